@@ -1,0 +1,92 @@
+//! Formats of other systems, for people who move from them.
+//!
+//! Off by default (feature `compat`), chosen per endpoint, and never guessed from a token: a native
+//! endpoint does not take them. Each format has its own key, which seals nothing native, and a date
+//! after which it is refused. What a format carries is compared with the current context; where the
+//! context demands what a format cannot carry, the token is refused. Refusals are the native ones.
+//!
+//! | module | format | makes | opens |
+//! |---|---|---|---|
+//! | [`atd`] | cursors of `atd-runtime` 1.2 | yes | yes |
+//! | [`v1`] | `v1.` and `v1e.` request state of the D SDK | yes | yes |
+//! | [`rmcp`] | `rs1` and `rs2` request state of rmcp 3 | no | yes |
+
+pub mod atd;
+pub mod rmcp;
+pub mod v1;
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit as _};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::context::Context;
+use crate::key::{KEY_BYTES, KeyError};
+use crate::refusal::Reason;
+use crate::time::UnixTime;
+
+/// What every foreign endpoint is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal: nothing may be left out")]
+pub struct Acceptance {
+    /// From this second on, every token of the format answers `expired`.
+    pub accept_until: UnixTime,
+    /// The one issuer whose callers may use the endpoint, because the formats carry no issuer: two
+    /// issuers with the same subject would be one caller. `None`: only unauthenticated callers.
+    pub issuer: Option<String>,
+}
+
+impl Acceptance {
+    fn check_date(&self, now: UnixTime) -> Result<(), Reason> {
+        if now < self.accept_until { Ok(()) } else { Err(Reason::Expired) }
+    }
+
+    /// The subject that a token must have been made for; `None` for an unauthenticated caller.
+    fn subject<'a>(&self, context: &Context<'a>) -> Result<Option<&'a str>, Reason> {
+        if context.demands_more_than_foreign_formats_carry() {
+            return Err(Reason::NotOpened);
+        }
+        match context.caller() {
+            None => Ok(None),
+            Some((issuer, subject)) if self.issuer.as_deref() == Some(issuer) => Ok(Some(subject)),
+            Some(_) => Err(Reason::NotOpened),
+        }
+    }
+}
+
+/// A shared secret of a foreign format: at least 32 bytes, not all equal. Cleared when dropped.
+pub struct ForeignKey(Zeroizing<Vec<u8>>);
+
+impl ForeignKey {
+    /// Copies the secret.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`] if it is shorter than 32 bytes or longer than 1,024, or all bytes are equal.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, KeyError> {
+        if !(KEY_BYTES..=MAX_FOREIGN_KEY_BYTES).contains(&bytes.len()) {
+            return Err(KeyError::WrongLength { bytes: bytes.len() });
+        }
+        if bytes.windows(2).all(|pair| matches!(pair, [a, b] if a == b)) {
+            return Err(KeyError::Constant);
+        }
+        Ok(Self(Zeroizing::new(bytes.to_vec())))
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+const MAX_FOREIGN_KEY_BYTES: usize = 1024;
+
+impl fmt::Debug for ForeignKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ForeignKey(..)")
+    }
+}
+
+fn hmac(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("HMAC takes a key of any length")
+}
