@@ -1,0 +1,42 @@
+//! Who is calling: principals, their stored form, and the tokens that prove them.
+//!
+//! A continuation is worth nothing if anyone who learns its text may redeem it. This crate answers
+//! two questions for the layers above: *who presented this request* and *is that who we gave it to*.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`principal`] | [`VerifiedPrincipal`]: an identity that this process checked a moment ago |
+//! | [`binding`] | the text under which an identity is stored, and the comparison against it |
+//! | [`jwt`] | signed access tokens of an OpenID Connect or OAuth issuer |
+//!
+//! # Design
+//!
+//! * **Checked and stored identities are different types.** A [`VerifiedPrincipal`] comes from a
+//!   validator or from a listener that knows its peer. A stored binding can only be compared with
+//!   one. Nothing turns text into a principal.
+//! * **No IO.** There is no clock, no socket and no environment in here: `now` is an argument, and
+//!   key sets arrive as bytes that somebody else fetched. Every decision can be replayed in a test.
+//! * **Identity, not credential.** A principal is the pair of issuer and subject. The bytes of a
+//!   token never take part, so a refreshed token is still the same caller.
+//!
+//! # Example
+//!
+//! ```
+//! use handback_identity::{UnixPeers, VerifiedPrincipal, binding};
+//!
+//! let peers = UnixPeers::new("build-host")?;
+//! let owner = peers.principal(1000);
+//! let stored = owner.binding();
+//!
+//! assert!(binding::stored_matches(&stored, &peers.principal(1000)));
+//! assert!(!binding::stored_matches(&stored, &peers.principal(1001)));
+//! assert!(!binding::stored_matches(&stored, &VerifiedPrincipal::unauthenticated()));
+//! # Ok::<(), handback_identity::InvalidIdentity>(())
+//! ```
+
+pub mod binding;
+pub mod jwt;
+pub mod principal;
+
+pub use binding::StoredBinding;
+pub use principal::{InvalidIdentity, UnixPeers, VerifiedPrincipal};
