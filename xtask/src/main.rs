@@ -1,0 +1,86 @@
+//! The checks, benchmarks and long runs of this repository.
+//!
+//! `cargo xtask` prints what there is to run. Progress and the output of the commands go to stderr,
+//! headers and results to stdout; every run of checks ends with the line `N passed, N failed`.
+
+#![expect(clippy::print_stdout, reason = "headers and results are what this program is for")]
+#![expect(clippy::print_stderr, reason = "progress goes to stderr")]
+
+mod bench;
+mod config;
+mod fuzz;
+mod links;
+mod lock;
+mod mutants;
+mod process;
+mod readme;
+mod report;
+mod scratch;
+mod soak;
+mod test;
+mod tools;
+mod tree;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::config::Config;
+use crate::process::Shell;
+
+const HELP: &str = "\
+Usage: cargo xtask COMMAND
+
+Commands:
+  test [PHASE…]                  All checks, or only the named phases
+  fuzz [TARGET] [--seconds N]    Fuzz every target, or one, for N seconds each (default 600)
+  mutants token                  Mutation tests of handback-token
+  bench tokens                   Measure tokens against their peers, write docs/benchmarks.md
+  soak                           Feature combinations, many property cases, two minutes per fuzz target
+  help                           This text
+
+Phases of `test`, in order:
+";
+
+/// Everything that ran passed.
+const EXIT_OK: u8 = 0;
+/// A check failed.
+const EXIT_FAILED: u8 = 1;
+/// The arguments make no sense, or the run could not start.
+const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match dispatch(&args) {
+        Ok(true) => EXIT_OK.into(),
+        Ok(false) => EXIT_FAILED.into(),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            eprintln!("\nhint: `cargo xtask help` lists the commands");
+            EXIT_USAGE.into()
+        }
+    }
+}
+
+/// Runs one command and says whether everything in it passed.
+fn dispatch(args: &[&str]) -> Result<bool> {
+    if matches!(args, [] | ["help" | "--help" | "-h", ..]) {
+        print!("{HELP}");
+        println!("  {}", test::phase_names().join(", "));
+        return Ok(true);
+    }
+    let shell = Shell::new(Config::from_environment()?);
+    match args {
+        ["test", phases @ ..] => test::run(&shell, phases),
+        ["fuzz", options @ ..] => fuzz::run(&shell, options),
+        ["mutants", "token"] => mutants::run(&shell),
+        ["mutants", ..] => bail!("`mutants` needs the name of what to mutate: `token`"),
+        ["bench", "tokens"] => bench::run(&shell),
+        ["bench", ..] => bail!("`bench` needs the name of what to measure: `tokens`"),
+        ["soak"] => soak::run(&shell),
+        ["soak", ..] => bail!("`soak` takes no arguments"),
+        [unknown, ..] => bail!("there is no command `{unknown}`"),
+        [] => unreachable!("no argument is handled above"),
+    }
+}

@@ -1,0 +1,84 @@
+//! What takes too long for every run.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use crate::fuzz::{self, Corpus};
+use crate::process::Shell;
+use crate::report::{Tally, print_header};
+use crate::tools::Tools;
+
+const FEATURED: &str = "handback-token";
+const FEATURED_MANIFEST: &str = "crates/handback-token/Cargo.toml";
+const PROPERTY_CASES: &str = "20000";
+const FUZZ_SECONDS: u32 = 120;
+
+/// `cargo xtask soak`.
+pub(crate) fn run(shell: &Shell) -> Result<bool> {
+    let mut tally = Tally::default();
+    print_header("features");
+    features(shell, &mut tally)?;
+    print_header("properties");
+    properties(shell, &mut tally);
+    print_header("fuzz");
+    let mut tools = Tools::new(shell);
+    let fuzzed = fuzz::each_target(shell, &mut tools, &mut tally, None, FUZZ_SECONDS, Corpus::Kept);
+    if let Err(error) = fuzzed {
+        tally.error("fuzz", &error);
+    }
+    tally.print_problems();
+    println!();
+    Ok(tally.conclude())
+}
+
+/// No feature, each one alone, all of them.
+fn features(shell: &Shell, tally: &mut Tally) -> Result<()> {
+    let manifest = fs::read_to_string(shell.config.root.join(FEATURED_MANIFEST))
+        .with_context(|| format!("failed to read {FEATURED_MANIFEST}"))?;
+    let mut check = |what: &str, args: &[&str]| {
+        let mut command = shell.cargo(&["check", "--package", FEATURED]);
+        tally.check(&format!("features: {what}"), shell.run(command.args(args)));
+    };
+    check("none", &["--no-default-features"]);
+    for feature in feature_names(&manifest) {
+        check(feature, &["--no-default-features", "--features", feature]);
+    }
+    check("all", &["--all-features"]);
+    Ok(())
+}
+
+fn properties(shell: &Shell, tally: &mut Tally) {
+    let mut test = shell.cargo(&["test", "--no-fail-fast", "--all-features"]);
+    test.args(["--package", "handback-token", "--package", "handback-identity"]);
+    test.env("PROPTEST_CASES", PROPERTY_CASES);
+    tally.cargo_test("properties", shell.run(&mut test));
+}
+
+/// The keys of the table `[features]`. An array that spans lines starts none of them with a key.
+fn feature_names(manifest: &str) -> Vec<&str> {
+    let lines = manifest.lines().skip_while(|line| line.trim() != "[features]").skip(1);
+    lines
+        .take_while(|line| !line.starts_with('['))
+        .filter(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_'))
+        .filter_map(|line| Some(line.split_once('=')?.0.trim()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_features_of_a_manifest() {
+        let manifest = "[package]\nname = \"x\"\n\n[features]\n# comment = 1\ndefault = []\n\
+                        compat = [\n  \"dep:minicbor\",\n]\nserde-1 = [\"dep:serde\"]\n\n\
+                        [dependencies]\nserde = \"1\"\n";
+        assert_eq!(feature_names(manifest), ["default", "compat", "serde-1"]);
+    }
+
+    #[test]
+    fn a_manifest_may_have_none() {
+        assert!(feature_names("[package]\nname = \"x\"\n").is_empty());
+    }
+}
