@@ -1,0 +1,89 @@
+//! The only place that reads the environment.
+//!
+//! The data directory is the first of these that is there:
+//!
+//! 1. `HANDBACK_DATA`;
+//! 2. `$XDG_DATA_HOME/handback`, if that variable holds an absolute path (any other value is to be
+//!    ignored, says the XDG Base Directory Specification);
+//! 3. `$HOME/.local/share/handback`.
+//!
+//! Which key ring is used is decided in `rings.rs`.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The variable that names the data directory.
+const DATA_VARIABLE: &str = "HANDBACK_DATA";
+
+/// A variable of this process, if it is set.
+#[expect(clippy::disallowed_methods, reason = "this is config.rs")]
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// The data directory, which need not exist.
+pub(crate) fn data_directory() -> Result<PathBuf, ConfigError> {
+    data_directory_of(variable)
+}
+
+fn data_directory_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, ConfigError> {
+    if let Some(folder) = variable(DATA_VARIABLE) {
+        return if folder.is_empty() { Err(ConfigError::Empty) } else { Ok(folder.into()) };
+    }
+    let absolute =
+        |name| variable(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+    absolute("XDG_DATA_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(Path::new(".local/share"))))
+        .map(|shared| shared.join("handback"))
+        .ok_or(ConfigError::NoDataDirectory)
+}
+
+/// An environment that does not say what is needed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ConfigError {
+    /// `HANDBACK_DATA` is set, but to nothing.
+    Empty,
+    /// No variable leads to a data directory.
+    NoDataDirectory,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "HANDBACK_DATA is set to an empty value",
+            Self::NoDataDirectory => "there is no data directory: HOME is not set",
+        })
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(set: &[(&str, &str)], expected: Result<&str, ConfigError>) {
+        let found = data_directory_of(|name| {
+            set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+        });
+        assert_eq!(found, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn the_first_variable_that_names_a_data_directory_wins() {
+        let home = ("HOME", "/home/a");
+        check(&[home], Ok("/home/a/.local/share/handback"));
+        check(&[home, ("XDG_DATA_HOME", "/x")], Ok("/x/handback"));
+        check(&[home, ("XDG_DATA_HOME", "/x"), ("HANDBACK_DATA", "d")], Ok("d"));
+    }
+
+    #[test]
+    fn a_value_that_names_nothing_is_not_taken() {
+        check(&[("HOME", "/h"), ("XDG_DATA_HOME", "rel")], Ok("/h/.local/share/handback"));
+        check(&[("HOME", "/h"), ("HANDBACK_DATA", "")], Err(ConfigError::Empty));
+        check(&[("HOME", "")], Err(ConfigError::NoDataDirectory));
+        check(&[], Err(ConfigError::NoDataDirectory));
+    }
+}

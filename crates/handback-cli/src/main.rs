@@ -1,0 +1,71 @@
+//! The `handback` command: makes and rotates the keys of continuation tokens, and looks at tokens.
+//!
+//! Arguments come in, the library is called, text or JSON goes out, and the exit code says how it
+//! went. Precedence is flag over environment over data directory: `config.rs` finds the data
+//! directory, `rings.rs` the key ring.
+
+mod args;
+mod clock;
+mod config;
+mod error;
+mod exit;
+mod keys;
+mod output;
+mod rings;
+mod text;
+mod token;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Cli, Command};
+use error::Failure;
+use exit::Exit;
+use output::{Format, Output};
+
+fn main() -> ExitCode {
+    let exit = match Cli::try_parse() {
+        Err(error) => Output::new(format_asked_for(std::env::args_os())).clap(&error),
+        Ok(cli) => {
+            let output = Output::new(cli.output);
+            run(cli.command, output).unwrap_or_else(|failure| output.failure(&failure))
+        }
+    };
+    exit.into()
+}
+
+fn run(command: Command, output: Output) -> Result<Exit, Failure> {
+    match command {
+        Command::Keys(command) => keys::run(command, output),
+        Command::Token(command) => token::run(command, output),
+    }
+}
+
+/// The output format of a command line that does not parse.
+fn format_asked_for(arguments: impl Iterator<Item = OsString>) -> Format {
+    let words: Vec<OsString> = arguments.collect();
+    let is_json = words.iter().any(|word| word == "--output=json")
+        || words.windows(2).any(|pair| pair == ["--output", "json"]);
+    if is_json { Format::Json } else { Format::Text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_format_is_found_in_a_command_line_that_does_not_parse() {
+        let format = |line: &str| format_asked_for(line.split(' ').map(OsString::from));
+        assert_eq!(format("handback --output json nonsense"), Format::Json);
+        assert_eq!(format("handback nonsense --output=json"), Format::Json);
+        assert_eq!(format("handback nonsense --output text json"), Format::Text);
+    }
+}

@@ -1,0 +1,18 @@
+//! The real binary, in a folder of its own and with an environment of its own.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a helper that finds something else than it made fails the test"
+)]
+
+mod context;
+mod help;
+mod keys;
+mod pipes;
+mod refusals;
+mod rotation;
+mod secrets;
+mod sharing;
+mod support;
+mod token;
