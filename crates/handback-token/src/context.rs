@@ -7,10 +7,9 @@
 //! have the same bytes. An absent field is not an empty one. The layout is in `docs/spec/tokens.md`,
 //! section 4.
 
-use sha2::{Digest, Sha256};
-
 use crate::encoding;
 use crate::fingerprint::ArgsFingerprint;
+use crate::hash::Prefix;
 
 /// The longest context field, in bytes: far more than any name or URI needs, little to hash.
 pub const MAX_CONTEXT_FIELD_BYTES: usize = 65_536;
@@ -179,11 +178,16 @@ impl<'a> Context<'a> {
         purpose: &str,
         audience: &str,
     ) -> Result<ContextDigest, ContextError> {
+        self.digest_after(&ContextPrefix::new(purpose, audience)?)
+    }
+
+    /// The digest, when fields 1 and 2 were hashed before.
+    pub(crate) fn digest_after(
+        &self,
+        prefix: &ContextPrefix,
+    ) -> Result<ContextDigest, ContextError> {
         let (issuer, subject) = self.caller.0.unzip();
-        let fields: [Option<&[u8]>; 10] = [
-            Some(purpose.as_bytes()),
-            Some(audience.as_bytes()),
-            self.operation.map(|operation| operation.as_str().as_bytes()),
+        let fields: [Option<&[u8]>; 7] = [
             self.name.map(str::as_bytes),
             issuer.map(str::as_bytes),
             subject.map(str::as_bytes),
@@ -192,26 +196,82 @@ impl<'a> Context<'a> {
             self.upstream.map(str::as_bytes),
             self.client.map(str::as_bytes),
         ];
-        let mut input = Vec::with_capacity(USUAL_INPUT_BYTES);
-        encoding::push_lp(&mut input, b"handback/v1/ctx");
-        for (number, field) in (1u8..).zip(fields) {
-            match field {
-                None => input.extend_from_slice(&[number, 0]),
-                Some(value) if value.len() <= MAX_CONTEXT_FIELD_BYTES => {
-                    input.extend_from_slice(&[number, 1]);
-                    encoding::push_lp(&mut input, value);
-                }
-                Some(value) => {
-                    return Err(ContextError::FieldTooLong { number, bytes: value.len() });
-                }
-            }
+        let mut len = 0;
+        for (number, field) in (4u8..).zip(fields) {
+            len += match field {
+                None => 2,
+                Some(value) => 6 + checked_len(number, value)?,
+            };
         }
-        Ok(ContextDigest(Sha256::digest(&input).into()))
+        let digest = prefix.after(self.operation).digest(len, |mut writer| {
+            for (number, field) in (4u8..).zip(fields) {
+                writer = match field {
+                    None => writer.put(&start_of_field(number, 0)),
+                    Some(value) => writer
+                        .put(&start_of_field(number, 1))
+                        .put(&encoding::lp_len(value))
+                        .put(value),
+                };
+            }
+            writer.done();
+        });
+        Ok(ContextDigest(digest))
     }
 }
 
-/// A context that fits needs one allocation.
-const USUAL_INPUT_BYTES: usize = 512;
+/// Number and presence, put together in a register: two single bytes that are stored and at once
+/// loaded as a pair would stall, which is measurable at this length.
+#[inline]
+fn start_of_field(number: u8, presence: u8) -> [u8; 2] {
+    ((u16::from(number) << 8) | u16::from(presence)).to_be_bytes()
+}
+
+fn checked_len(number: u8, value: &[u8]) -> Result<usize, ContextError> {
+    if value.len() > MAX_CONTEXT_FIELD_BYTES {
+        return Err(ContextError::FieldTooLong { number, bytes: value.len() });
+    }
+    Ok(value.len())
+}
+
+/// The hash after fields 1 to 3, of which the first two do not change from call to call and the
+/// third has few values.
+pub(crate) struct ContextPrefix {
+    without_operation: Prefix,
+    with_operation: [Prefix; Operation::ALL.len()],
+}
+
+impl ContextPrefix {
+    pub(crate) fn new(purpose: &str, audience: &str) -> Result<Self, ContextError> {
+        let mut start = Vec::new();
+        encoding::push_lp(&mut start, b"handback/v1/ctx");
+        for (number, value) in [(1, purpose), (2, audience)] {
+            checked_len(number, value.as_bytes())?;
+            start.extend_from_slice(&[number, 1]);
+            encoding::push_lp(&mut start, value.as_bytes());
+        }
+        let with_operation = Operation::ALL.map(|operation| {
+            let mut start = start.clone();
+            start.extend_from_slice(&[3, 1]);
+            encoding::push_lp(&mut start, operation.as_str().as_bytes());
+            Prefix::new(&start)
+        });
+        start.extend_from_slice(&[3, 0]);
+        Ok(Self { without_operation: Prefix::new(&start), with_operation })
+    }
+
+    fn after(&self, operation: Option<Operation>) -> &Prefix {
+        let [call, prompt, read, list, query, duplex] = &self.with_operation;
+        match operation {
+            None => &self.without_operation,
+            Some(Operation::Call) => call,
+            Some(Operation::Prompt) => prompt,
+            Some(Operation::Read) => read,
+            Some(Operation::List) => list,
+            Some(Operation::Query) => query,
+            Some(Operation::Duplex) => duplex,
+        }
+    }
+}
 
 /// SHA-256 over all ten fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,12 @@
 use std::ops::Range;
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use rand_core::CryptoRng;
-use sha2::Sha256;
 
 use crate::context::ContextDigest;
+use crate::encoding::Writer;
+use crate::hash::MacKey;
 use crate::key::MasterKey;
 use crate::ring::{Mode, SlotNumber};
 
@@ -25,9 +26,7 @@ const MAC_LABEL: &[u8] = b"\x00\x00\x00\x0fhandback/v1/mac";
 pub(crate) enum PurposeKey {
     /// Boxed, like the other: a ring has room for 48 of them.
     Sealed(Box<LessSafeKey>),
-    /// The state after the key block, which saves two compressions per token. It is as secret as
-    /// the key (RFC 2104, section 4) and cleared like one.
-    Signed(Box<Hmac<Sha256>>),
+    Signed(Box<MacKey>),
 }
 
 impl PurposeKey {
@@ -35,9 +34,7 @@ impl PurposeKey {
         let key = master.derive(purpose, mode.algorithm());
         match mode {
             Mode::Sealed => Self::Sealed(Box::new(aead_key(&key))),
-            Mode::Signed => Self::Signed(Box::new(
-                Hmac::new_from_slice(key.as_slice()).expect("HMAC takes a key of any length"),
-            )),
+            Mode::Signed => Self::Signed(Box::new(MacKey::new(key.as_slice()))),
         }
     }
 
@@ -148,29 +145,31 @@ impl Salt {
     }
 }
 
-/// Starts a token: everything before the body. [`seal`] finishes it.
-pub(crate) fn begin(token: &mut Vec<u8>, form: Form, slot: SlotNumber, salt: Salt, exp: u32) {
-    token.push(slot.header(form.nibble()));
-    token.extend_from_slice(salt.as_slice());
-    token.extend_from_slice(&exp.to_be_bytes());
+/// Writes what stands before the body of a token.
+pub(crate) fn begin<'m>(
+    token: Writer<'m>,
+    form: Form,
+    slot: SlotNumber,
+    salt: Salt,
+    exp: u32,
+) -> Writer<'m> {
+    token.put(&[slot.header(form.nibble())]).put(salt.as_slice()).put(&exp.to_be_bytes())
 }
 
-/// Turns `header || salt || exp || body` into a token, in place.
-pub(crate) fn seal(key: &PurposeKey, form: Form, context: &ContextDigest, token: &mut Vec<u8>) {
+/// Turns `header || salt || exp || body || room for the tag` into a token, in place.
+pub(crate) fn seal(key: &PurposeKey, form: Form, context: &ContextDigest, token: &mut [u8]) {
+    let (signed, place) =
+        token.split_last_chunk_mut::<TAG_BYTES>().expect("a token has room for its tag");
     match key {
         PurposeKey::Sealed(key) => {
-            let (front, plain) = token.split_at_mut(1 + form.salt_bytes());
+            let (front, plain) = signed.split_at_mut(1 + form.salt_bytes());
             let (nonce, aad) = nonce_and_aad(front, context);
             let tag = key
                 .seal_in_place_separate_tag(nonce, Aad::from(aad.as_slice()), plain)
                 .expect("tokens are far below the length that GCM-SIV can seal");
-            token.extend_from_slice(tag.as_ref());
+            place.copy_from_slice(tag.as_ref());
         }
-        PurposeKey::Signed(key) => {
-            let mac = mac(key, context, token).finalize().into_bytes();
-            let (tag, _cut) = mac.split_at(TAG_BYTES);
-            token.extend_from_slice(tag);
-        }
+        PurposeKey::Signed(key) => *place = tag(key, context, signed),
     }
 }
 
@@ -191,8 +190,8 @@ pub(crate) fn open(
             key.open_in_place(nonce, Aad::from(aad.as_slice()), sealed).ok()?;
         }
         PurposeKey::Signed(key) => {
-            let (signed, tag) = token.split_at_checked(end)?;
-            mac(key, context, signed).verify_truncated_left(tag).ok()?;
+            let (signed, presented) = token.split_at_checked(end)?;
+            verify_slices_are_equal(&tag(key, context, signed), presented).ok()?;
         }
     }
     let exp = token.get(front_bytes..end)?.first_chunk::<EXP_BYTES>()?;
@@ -231,10 +230,9 @@ impl AssociatedData {
     }
 }
 
-fn mac(key: &Hmac<Sha256>, context: &ContextDigest, signed: &[u8]) -> Hmac<Sha256> {
-    let mut mac = key.clone();
-    mac.update(MAC_LABEL);
-    mac.update(&context.0);
-    mac.update(signed);
-    mac
+/// The first half of the MAC.
+fn tag(key: &MacKey, context: &ContextDigest, signed: &[u8]) -> [u8; TAG_BYTES] {
+    let len = MAC_LABEL.len() + context.0.len() + signed.len();
+    let mac = key.mac(len, |writer| writer.put(MAC_LABEL).put(&context.0).put(signed).done());
+    *mac.first_chunk().expect("half of 32 bytes")
 }

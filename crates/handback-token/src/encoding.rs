@@ -3,27 +3,13 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::LazyLock;
 
-use base64::Engine as _;
-use base64::engine::{DecodePaddingMode, GeneralPurposeConfig, Simd};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-/// Picks the instruction set once. Tail bits must be zero and padding absent, so that a token has
-/// exactly one text.
-static BASE64URL: LazyLock<Simd> = LazyLock::new(|| {
-    Simd::url_safe(
-        GeneralPurposeConfig::new()
-            .with_encode_padding(false)
-            .with_decode_padding_mode(DecodePaddingMode::RequireNone)
-            .with_decode_allow_trailing_bits(false),
-    )
-});
-
 /// The canonical text of `bytes`.
 pub(crate) fn encode(bytes: &[u8]) -> String {
-    BASE64URL.encode(bytes)
+    base64_simd::URL_SAFE_NO_PAD.encode_to_string(bytes)
 }
 
 /// How many characters [`encode`] makes of `len` bytes.
@@ -35,7 +21,7 @@ pub(crate) const fn encoded_len(len: usize) -> usize {
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     #[cfg(test)]
     counter::add(text.len());
-    BASE64URL.decode(text).ok()
+    base64_simd::URL_SAFE_NO_PAD.decode_to_vec(text).ok()
 }
 
 /// The bytes of a canonical text of exactly `N` bytes.
@@ -57,9 +43,33 @@ pub(crate) fn push_lp(out: &mut Vec<u8>, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// The length prefix of `value`.
+/// The length prefix of `value`; panics as [`push_lp`] does.
+#[inline]
 pub(crate) fn lp_len(value: &[u8]) -> [u8; 4] {
     u32::try_from(value.len()).expect("callers bound every value far below 4 GiB").to_be_bytes()
+}
+
+/// A place whose bytes are filled from the front.
+pub(crate) struct Writer<'m>(pub(crate) &'m mut [u8]);
+
+impl Writer<'_> {
+    /// Writes a piece and gives the rest.
+    ///
+    /// # Panics
+    ///
+    /// If there is no room: the length was computed wrongly.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn put(self, piece: &[u8]) -> Self {
+        let (place, rest) = self.0.split_at_mut(piece.len());
+        place.copy_from_slice(piece);
+        Self(rest)
+    }
+
+    /// Says that the place is full.
+    pub(crate) fn done(self) {
+        debug_assert!(self.0.is_empty(), "the length was computed wrongly");
+    }
 }
 
 /// A `T` that was written as a JSON object. Derived structs alone take arrays too.

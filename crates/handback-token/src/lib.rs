@@ -23,6 +23,7 @@ mod cursor;
 mod encoding;
 mod fingerprint;
 mod handle;
+mod hash;
 mod inspect;
 mod key;
 mod purpose;

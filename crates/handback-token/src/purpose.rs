@@ -7,6 +7,7 @@ use std::fmt;
 
 use rand_core::CryptoRng;
 
+use crate::encoding::Writer;
 use crate::time::UnixTime;
 
 /// A purpose of tokens: [`Cursor`], [`State`] or [`Resume`].
@@ -102,9 +103,10 @@ pub trait Head: sealed::Sealed + Clone + fmt::Debug + Sized {
     /// When the exchange began, if the head says.
     #[doc(hidden)]
     fn born(&self) -> Option<u32>;
-    /// Appends its bytes.
+    /// Writes its bytes.
     #[doc(hidden)]
-    fn write(&self, out: &mut Vec<u8>);
+    #[expect(private_interfaces, reason = "the trait is sealed; nobody else calls it")]
+    fn write<'m>(&self, out: Writer<'m>) -> Writer<'m>;
     /// Reads it from the front of a body.
     #[doc(hidden)]
     fn read(body: &[u8]) -> Option<Self>;
@@ -178,7 +180,10 @@ impl Head for NoHead {
         None
     }
 
-    fn write(&self, _out: &mut Vec<u8>) {}
+    #[expect(private_interfaces, reason = "as above")]
+    fn write<'m>(&self, out: Writer<'m>) -> Writer<'m> {
+        out
+    }
 
     fn read(_body: &[u8]) -> Option<Self> {
         Some(Self)
@@ -200,9 +205,9 @@ impl Head for StateHead {
         Some(self.born)
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.id.0);
-        out.extend_from_slice(&self.born.to_be_bytes());
+    #[expect(private_interfaces, reason = "as above")]
+    fn write<'m>(&self, out: Writer<'m>) -> Writer<'m> {
+        out.put(&self.id.0).put(&self.born.to_be_bytes())
     }
 
     fn read(body: &[u8]) -> Option<Self> {
@@ -228,9 +233,9 @@ impl Head for ResumeHead {
         self.state.born()
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
-        self.state.write(out);
-        out.extend_from_slice(&self.generation.to_be_bytes());
+    #[expect(private_interfaces, reason = "as above")]
+    fn write<'m>(&self, out: Writer<'m>) -> Writer<'m> {
+        self.state.write(out).put(&self.generation.to_be_bytes())
     }
 
     fn read(body: &[u8]) -> Option<Self> {

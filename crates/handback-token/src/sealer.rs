@@ -36,9 +36,9 @@ use std::marker::PhantomData;
 
 use rand_core::CryptoRng;
 
-use crate::context::{Context, ContextDigest, ContextError};
-use crate::crypto::{self, Form, PurposeKey, Salt};
-use crate::encoding;
+use crate::context::{Context, ContextDigest, ContextError, ContextPrefix};
+use crate::crypto::{self, Form, PurposeKey, Salt, TAG_BYTES};
+use crate::encoding::{self, Writer};
 use crate::fingerprint::TokenFingerprint;
 use crate::purpose::{Cursor, Head as _, Purpose, Resume, State};
 use crate::refusal::{Reason, Refused};
@@ -81,6 +81,7 @@ pub struct Sealer {
 
 struct PurposeKeys {
     ttl_s: u32,
+    context: ContextPrefix,
     slots: [Option<(SlotState, PurposeKey)>; SLOTS],
 }
 
@@ -93,15 +94,12 @@ impl Sealer {
     /// too long to be bound.
     pub fn new(ring: &KeyRing, config: SealerConfig) -> Result<Self, SealerError> {
         let audience = config.audience.unwrap_or_else(|| ring.id().to_string());
-        if audience.is_empty() || audience.len() > crate::MAX_CONTEXT_FIELD_BYTES {
-            return Err(SealerError::Audience { bytes: audience.len() });
-        }
         Ok(Self {
-            audience,
             active: ring.active(),
-            cursor: PurposeKeys::derive::<Cursor>(ring, config.cursor_ttl_s)?,
-            state: PurposeKeys::derive::<State>(ring, config.state_ttl_s)?,
-            resume: PurposeKeys::derive::<Resume>(ring, config.resume_ttl_s)?,
+            cursor: PurposeKeys::derive::<Cursor>(ring, &audience, config.cursor_ttl_s)?,
+            state: PurposeKeys::derive::<State>(ring, &audience, config.state_ttl_s)?,
+            resume: PurposeKeys::derive::<Resume>(ring, &audience, config.resume_ttl_s)?,
+            audience,
         })
     }
 
@@ -123,7 +121,7 @@ impl Sealer {
         Ok(Bound {
             keys: P::keys(self),
             active: self.active,
-            context: context.digest(P::LABEL, &self.audience)?,
+            context: context.digest_after(&P::keys(self).context)?,
             identified: context.is_identified(),
             purpose: PhantomData,
         })
@@ -140,7 +138,12 @@ impl fmt::Debug for Sealer {
 }
 
 impl PurposeKeys {
-    fn derive<P: Purpose>(ring: &KeyRing, ttl_s: u32) -> Result<Self, SealerError> {
+    fn derive<P: Purpose>(ring: &KeyRing, audience: &str, ttl_s: u32) -> Result<Self, SealerError> {
+        let bytes = audience.len();
+        let context = match ContextPrefix::new(P::LABEL, audience) {
+            Ok(context) if !audience.is_empty() => context,
+            _ => return Err(SealerError::Audience { bytes }),
+        };
         if !(1..=P::MAX_LIFE_S).contains(&ttl_s) {
             return Err(SealerError::Ttl {
                 purpose: P::LABEL,
@@ -155,7 +158,7 @@ impl PurposeKeys {
                 *place = Some((slot.state, key));
             }
         }
-        Ok(Self { ttl_s, slots })
+        Ok(Self { ttl_s, context, slots })
     }
 
     fn slot(&self, number: SlotNumber) -> Option<&(SlotState, PurposeKey)> {
@@ -308,12 +311,20 @@ impl<P: Purpose> Bound<'_, P> {
             Form::SealedShort => short_salt,
             Form::SealedLong => Salt::random(rng),
         };
-        let mut token = Vec::with_capacity(form.overhead() + P::Head::BYTES + payload.len());
-        crypto::begin(&mut token, form, self.active, salt, exp);
-        head.write(&mut token);
-        token.extend_from_slice(payload);
-        crypto::seal(self.active_key(), form, &self.context, &mut token);
-        Ok(Token(encoding::encode(&token)))
+        let len = form.overhead() + P::Head::BYTES + payload.len();
+        let mut stack = [0; Cursor::MAX_CHARS * 3 / 4];
+        let mut heap = Vec::new();
+        let token = match stack.get_mut(..len) {
+            Some(token) => token,
+            None => {
+                heap.resize(len, 0);
+                heap.as_mut_slice()
+            }
+        };
+        let front = crypto::begin(Writer(token), form, self.active, salt, exp);
+        head.write(front).put(payload).put(&[0; TAG_BYTES]).done();
+        crypto::seal(self.active_key(), form, &self.context, token);
+        Ok(Token(encoding::encode(token)))
     }
 
     fn expiry(&self, now: UnixTime, head: &P::Head) -> Result<u32, SealError> {

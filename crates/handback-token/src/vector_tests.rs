@@ -252,8 +252,8 @@ fn open<P: KeyedPurpose>(vectors: &Value, case: &Value) -> Result<Value, Refused
     let opened = with_context(&case["context"], |context| {
         sealer.bind::<P>(context).unwrap().open(text(case, "text"), time(case, "now"))
     })?;
-    let mut head = Vec::new();
-    opened.head().write(&mut head);
+    let mut head = vec![0; P::Head::BYTES];
+    opened.head().write(encoding::Writer(&mut head)).done();
     let mut told = serde_json::json!({
         "payload": encoding::hex(opened.payload()),
         "exp": opened.expires_at().as_secs(),

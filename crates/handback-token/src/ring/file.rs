@@ -120,12 +120,12 @@ impl KeyFile {
     fn lock(&self) -> Result<File, KeyFileError> {
         let mut name = self.path.clone().into_os_string();
         name.push(".lock");
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(name)
-            .map_err(|error| self.io(error))?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true);
+        // Nobody else may open it, and so nobody else can hold the lock.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let lock = options.open(name).map_err(|error| self.io(error))?;
         lock.lock().map_err(|error| self.io(error))?;
         Ok(lock)
     }
@@ -270,6 +270,8 @@ mod tests {
         assert_eq!(mode(&file), 0o600);
         file.update(|ring, _| ring.rotate(&mut rand::rng(), Mode::Sealed, NOW)).unwrap();
         assert_eq!(mode(&file), 0o600);
+        let lock = KeyFile::new(file.path().with_extension("json.lock"));
+        assert_eq!(mode(&lock), 0o600);
         for open in [0o640, 0o604, 0o620, 0o602, 0o610, 0o601, 0o644, 0o666] {
             fs::set_permissions(file.path(), fs::Permissions::from_mode(open)).unwrap();
             let error = file.load().unwrap_err();
