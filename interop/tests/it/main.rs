@@ -1,0 +1,4 @@
+//! Foreign formats against the published crates themselves.
+
+mod atd;
+mod rmcp;
