@@ -1,10 +1,9 @@
 //! ATD cursors: what `atd-runtime` 1.2.1 issues opens here, and what is issued here verifies there.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use atd_runtime::cursor::{CursorIssuer, CursorPayload};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use handback_interop::clock::now;
 use handback_token::compat::Acceptance;
 use handback_token::compat::atd::{AtdCursors, args_fingerprint};
 use handback_token::{AtdSigningKey, Caller, Context, Operation, Reason, UnixTime};
@@ -12,11 +11,6 @@ use serde_json::{Value, json};
 
 const ISSUER: &str = "https://accounts.example.com";
 const KEY: [u8; 32] = *b"interop-key-interop-key-interop!";
-
-fn now() -> UnixTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    UnixTime::from_secs(since.as_secs())
-}
 
 fn ours(session: [u8; 8]) -> AtdCursors {
     let key = AtdSigningKey::from_text(&URL_SAFE_NO_PAD.encode(KEY)).unwrap();
@@ -29,9 +23,12 @@ fn caller(id: Option<&str>) -> Caller<'_> {
     id.map_or(Caller::UNAUTHENTICATED, |id| Caller::dangerous_identified(ISSUER, id))
 }
 
-/// Tool, caller, arguments, page, state: short and long ones, so that every CBOR length form of
+/// Tool, caller, arguments, page, state.
+type Case = (String, Option<String>, Value, u32, Vec<u8>);
+
+/// Short and long ones, so that every CBOR length form of
 /// integers and strings that fits a cursor is met.
-fn cases() -> Vec<(String, Option<String>, Value, u32, Vec<u8>)> {
+fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for tool in ["t", "acme:search", &"x".repeat(23), &"x".repeat(24), &"ü".repeat(12)] {
         for caller in [None, Some("".to_owned()), Some("alice".to_owned()), Some("c".repeat(30))] {

@@ -1,7 +1,8 @@
 //! `rs1` and `rs2` request state: what rmcp 3.8 seals opens here.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use handback_interop::clock::now;
 use handback_token::compat::rmcp::RmcpState;
 use handback_token::compat::{Acceptance, ForeignKey};
 use handback_token::{Caller, Context, Operation, Reason, UnixTime};
@@ -9,11 +10,6 @@ use rmcp::model::{RequestStateCodec, SealOptions};
 
 const KEY: &[u8] = b"interop-key-interop-key-interop!interop";
 const ISSUER: &str = "https://accounts.example.com";
-
-fn now() -> UnixTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    UnixTime::from_secs(since.as_secs())
-}
 
 fn ours() -> RmcpState {
     let key = || ForeignKey::from_bytes(KEY).unwrap();

@@ -11,7 +11,7 @@
 //! the longest life of a token has passed, and [drop](KeyRing::drop_slot) it when nothing is wrapped
 //! under it any more. Slot numbers go round, so that a number is reused as late as possible.
 //!
-//! The ring lives in a [key file](file), in [`HANDBACK_KEYS`](source), or is made from one secret.
+//! The ring lives in a [key file](mod@file), in [`HANDBACK_KEYS`](source), or is made from one secret.
 
 pub mod file;
 mod slot;

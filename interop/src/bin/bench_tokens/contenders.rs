@@ -2,7 +2,7 @@
 //! 24, and 48, 128 or 256 bytes of position.
 
 use std::hint::black_box;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use crate::measure::Contender;
+use handback_interop::clock::now;
 use handback_token::{
     ArgsFingerprint, Caller, Context, Cursor, KeyRing, MasterKey, Mode, Operation, Sealer,
-    SealerConfig, State, UnixTime,
+    SealerConfig, State,
 };
 
 pub const PAYLOADS: [usize; 3] = [48, 128, 256];
@@ -50,13 +51,9 @@ pub fn contenders(payload: usize) -> Vec<Contender> {
     all
 }
 
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 /// What a server does per call: all of them read the clock.
-fn now() -> UnixTime {
-    UnixTime::from_secs(unix_now())
+fn unix_now() -> u64 {
+    now().as_secs()
 }
 
 fn handback(name: &'static str, mode: Mode, payload: usize) -> Contender {
@@ -68,10 +65,8 @@ fn handback(name: &'static str, mode: Mode, payload: usize) -> Contender {
     let mut rng = rand::rng();
     let caller = Caller::dangerous_identified(ISSUER, SUBJECT);
     let context = Context::new(caller, Operation::Call).name(TOOL).arguments(&arguments);
-    let first = sealer.bind::<Cursor>(&context).and_then(|bound| {
-        Ok(bound.seal(&mut rng, now(), &position).expect("it fits").into_string())
-    });
-    let text = first.expect("a context that can be bound");
+    let bound = sealer.bind::<Cursor>(&context).expect("a context that can be bound");
+    let text = bound.seal(&mut rng, now(), &position).expect("it fits").into_string();
     Contender::new(name, move || {
         let context = Context::new(black_box(caller), Operation::Call)
             .name(black_box(TOOL))

@@ -1,0 +1,3 @@
+//! What the tests and the benchmark share.
+
+pub mod clock;
