@@ -377,6 +377,8 @@ def contexts():
     add("name that looks like the next field", name_field="a\x05\x01\x00\x00\x00\x01i")
     add("name of 4096 bytes", name_field="n" * 4096)
     add("name of 65536 bytes", name_field="n" * 65536)
+    add("issuer of 65536 bytes", issuer="i" * 65536, subject="s")
+    add("client of 65536 bytes", client="c" * 65536)
     return out
 
 
@@ -474,7 +476,7 @@ def _mint_sizes(m):
                 for size in (0, 1, 15, 16, 17, 48, 256, biggest):
                     name = "%s, %s, %s, %d bytes" % (purpose, ring, who, size)
                     if purpose == "state" and size == biggest and (given is NOBODY or ring == "signed"):
-                        continue  # large, and no different
+                        continue  # large; one of them is in `_mint_signed`
                     m.add(name, ring, purpose, given, stuff(name, size))
                 if purpose != "state" or (ring == "sealed" and given is CALL):
                     name = "%s, %s, %s, one byte too many" % (purpose, ring, who)
@@ -599,10 +601,26 @@ def _mint_times(m):
         m.add(name, "sealed", purpose, now=LAST - 10, ttl=300, after=after)
 
 
+def _mint_signed(m):
+    """Limits in signed mode that the parts above try in sealed mode only."""
+    biggest = biggest_payload("signed", "state", CALL)
+    name = "state, signed, identified, %d bytes" % biggest
+    text = m.add(name, "signed", "state", payload=stuff(name, biggest))
+    assert len(text) == ref.PURPOSES["state"].longest
+    name = "state, signed, identified, one byte too many"
+    m.refuse(name, "too_large", "signed", "state", payload=stuff(name, biggest + 1))
+    for purpose in PURPOSES:
+        label = "%s, signed, " % purpose
+        last = LAST if purpose != "cursor" else LAST // 60 * 60
+        m.refuse(label + "now beyond 32 bits", "clock", "signed", purpose, now=2**32)
+        m.refuse(label + "now at the last second", "clock", "signed", purpose, now=LAST, ttl=1)
+        m.refuse(label + "exp one too late", "clock", "signed", purpose, now=last - 100, ttl=101)
+
+
 def minting():
     """The sections `mint` and `mint_refused`."""
     m = Minting()
-    for part in (_mint_sizes, _mint_rings, _mint_salts, _mint_rounds, _mint_times):
+    for part in (_mint_sizes, _mint_rings, _mint_salts, _mint_rounds, _mint_times, _mint_signed):
         part(m)
     return m.made, m.refused
 
@@ -734,7 +752,7 @@ def _open_lengths(o):
             assert len(text) == longest
             o.add("%s, %s, as long as allowed" % (purpose, ring), ring, purpose, text, want="opens")
             if purpose == "state":
-                continue  # too long: see `request_state_refused`
+                continue  # too long: see `_open_heads_refused` and `request_state_refused`
             over = text + "A"
             o.add("%s, %s, one character more" % (purpose, ring), ring, purpose, over, want="too_long")
             text = crafted("longer", ring, purpose, body=body + b"x")
@@ -944,10 +962,37 @@ def _open_times(o):
         o.add("cursor, %s, expired and with a newline" % ring, ring, "cursor", text + "\n", want="malformed")
 
 
+def _open_heads_refused(o):
+    """Purposes with a head: texts that are refused before the tag is looked at."""
+    for ring in ("sealed", "signed"):
+        for purpose in ("state", "resume"):
+            label = "%s, %s, " % (purpose, ring)
+            longest = ref.PURPOSES[purpose].longest
+            head = head_of(purpose, "over", NOW)
+            room = longest * 3 // 4 - {"sealed": 25, "signed": 21}[ring]
+            text = crafted(label + "over", ring, purpose, body=head + stuff("over", room - len(head)))
+            assert len(text) == longest
+            # `_open_lengths` has resume tokens with a letter more.
+            name, extra = ("one character more", "A") if purpose == "state" else ("one padding character more", "=")
+            o.add(label + name, ring, purpose, text + extra, want="too_long")
+            token = ref.unb64(crafted(label + "moved", ring, purpose))
+            moved = ref.b64(bytes([token[0] | 9]) + token[1:])
+            o.add(label + "moved to an empty slot", ring, purpose, moved, want="unknown_slot")
+
+
 def opening():
     """The `open` section."""
     o = Opening()
-    for part in (_open_edits, _open_texts, _open_lengths, _open_contexts, _open_slots, _open_heads, _open_times):
+    for part in (
+        _open_edits,
+        _open_texts,
+        _open_lengths,
+        _open_contexts,
+        _open_slots,
+        _open_heads,
+        _open_times,
+        _open_heads_refused,
+    ):
         part(o)
     return o.made
 

@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 static CODECS: LazyLock<[V1State; 2]> = LazyLock::new(|| {
     [V1Mode::Signed, V1Mode::Encrypted].map(|mode| {
         let key = ForeignKey::from_bytes(&KEY).unwrap();
-        V1State::new(&key, KeySchedule::DangerousRaw, mode, V1Binding::AuthSubject, acceptance())
+        V1State::with_schedule(&key, KeySchedule::DangerousRaw, mode, V1Binding::AuthSubject, acceptance())
     })
 });
 

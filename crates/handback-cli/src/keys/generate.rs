@@ -1,10 +1,7 @@
 //! `handback keys generate`.
 
-use std::fs::DirBuilder;
-use std::path::Path;
-
 use clap::Args;
-use handback_token::ring::file::{KeyFile, KeyFileError};
+use handback_token::ring::file::KeyFile;
 use handback_token::{KeyRing, Mode};
 
 use super::change::{Action, Change};
@@ -41,8 +38,8 @@ pub(super) fn run(args: &GenerateArgs, output: Output) -> Result<Exit, Failure> 
     let path = match &args.file.keys {
         Some(path) => path.clone(),
         None => {
-            let (path, folder) = rings::default_file()?;
-            create_private_folder(&folder)?;
+            let (path, _folder) = rings::default_file()?;
+            KeyFile::new(&path).create_folder()?;
             path
         }
     };
@@ -54,12 +51,4 @@ pub(super) fn run(args: &GenerateArgs, output: Output) -> Result<Exit, Failure> 
         output.note("note", &format!("{variable} is set, so this ring is not the one in use"));
     }
     Ok(Exit::OK)
-}
-
-fn create_private_folder(folder: &Path) -> Result<(), KeyFileError> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(|source| KeyFileError::Io { path: folder.to_owned(), source })
 }

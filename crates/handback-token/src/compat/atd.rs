@@ -12,17 +12,17 @@
 //! is decoded before the tag verifies, tool, caller and arguments are compared, the future is refused,
 //! and cursors of every session are taken unless one is demanded.
 
-use hmac::Mac as _;
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::Acceptance;
-use crate::context::Context;
+use crate::context::{Context, Operation};
 use crate::cursor::{MAX_CURSOR_BYTES, MAX_OPAQUE_STATE_BYTES};
 use crate::encoding;
 use crate::fingerprint::ArgsFingerprint;
+use crate::hash::MacKey;
 use crate::key::MasterKey;
 use crate::purpose::{Cursor, Purpose as _};
 use crate::refusal::{Reason, Refused};
@@ -122,9 +122,8 @@ impl AtdCursors {
             opaque_state,
         };
         let mut bytes = body.encode();
-        let mut mac = super::hmac(self.mac_key());
-        mac.update(&bytes);
-        bytes.extend_from_slice(&mac.finalize().into_bytes());
+        let tag = super::mac(&self.mac_key(), &[&bytes]);
+        bytes.extend_from_slice(&tag);
         if encoding::encoded_len(bytes.len()) > MAX_CURSOR_BYTES {
             let over = bytes.len() - MAX_CURSOR_BYTES * 3 / 4;
             let capacity = opaque_state.len().saturating_sub(over);
@@ -149,9 +148,7 @@ impl AtdCursors {
         }
         let bytes = encoding::decode(cursor).ok_or(Reason::Malformed)?;
         let (body, tag) = bytes.split_last_chunk::<TAG_BYTES>().ok_or(Reason::Malformed)?;
-        let mut mac = super::hmac(self.mac_key());
-        mac.update(body);
-        mac.verify_slice(tag).map_err(|_| Reason::NotOpened)?;
+        super::verify(&self.mac_key(), &[body], tag)?;
         let body = Body::decode(body).ok_or(Reason::Malformed)?;
         let scope = Scope::of(context, &self.acceptance)?;
         if body.tool_id != scope.tool_id
@@ -178,8 +175,8 @@ impl AtdCursors {
         })
     }
 
-    fn mac_key(&self) -> &[u8] {
-        self.key.compat_bytes()
+    fn mac_key(&self) -> MacKey {
+        MacKey::new(self.key.compat_bytes())
     }
 }
 
@@ -198,7 +195,11 @@ struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
+    /// ATD has cursors for tool calls only, and says so nowhere in them.
     fn of(context: &Context<'a>, acceptance: &Acceptance) -> Result<Self, Reason> {
+        if context.operation_field() != Some(Operation::Call) {
+            return Err(Reason::NotOpened);
+        }
         Ok(Self {
             caller_id: acceptance.subject(context)?,
             tool_id: context.name_field().ok_or(Reason::NotOpened)?,

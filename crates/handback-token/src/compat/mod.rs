@@ -17,11 +17,11 @@ pub mod v1;
 
 use std::fmt;
 
-use hmac::{Hmac, KeyInit as _};
-use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 use crate::context::Context;
+use crate::hash::MacKey;
 use crate::key::{KEY_BYTES, KeyError};
 use crate::refusal::Reason;
 use crate::time::UnixTime;
@@ -87,6 +87,13 @@ impl fmt::Debug for ForeignKey {
     }
 }
 
-fn hmac(key: &[u8]) -> Hmac<Sha256> {
-    Hmac::new_from_slice(key).expect("HMAC takes a key of any length")
+/// HMAC-SHA256 over all of `parts`.
+fn mac(key: &MacKey, parts: &[&[u8]]) -> [u8; 32] {
+    let len = parts.iter().map(|part| part.len()).sum();
+    key.mac(len, |writer| parts.iter().fold(writer, |writer, part| writer.put(part)).done())
+}
+
+/// Whether a MAC is the one of `parts`, in constant time.
+fn verify(key: &MacKey, parts: &[&[u8]], presented: &[u8; 32]) -> Result<(), Reason> {
+    if bool::from(mac(key, parts).ct_eq(presented)) { Ok(()) } else { Err(Reason::NotOpened) }
 }

@@ -10,15 +10,14 @@
 //! ```
 //!
 //! rmcp binds a token only to the associated data that a server builds itself. Here, the server says
-//! how it built them, and a call that has a caller is refused without any.
+//! how it built them, and a call that has a caller, a name or arguments is refused without any.
 
 use std::collections::BTreeMap;
-
-use hmac::Mac as _;
 
 use super::{Acceptance, ForeignKey};
 use crate::context::Context;
 use crate::encoding;
+use crate::hash::MacKey;
 use crate::purpose::{Purpose as _, State};
 use crate::refusal::{Reason, Refused};
 use crate::time::{CLOCK_SKEW_S, UnixTime};
@@ -69,8 +68,8 @@ impl RmcpState {
     ///
     /// # Errors
     ///
-    /// [`Refused`], as for native request state; also where the call has a caller and there are no
-    /// associated data that could have bound it.
+    /// [`Refused`], as for native request state; also where the call has a caller, a name or
+    /// arguments, and there are no associated data that could have bound them.
     pub fn open(
         &self,
         text: &str,
@@ -98,18 +97,22 @@ impl RmcpState {
             None => self.rs1.as_ref(),
             Some(key_id) => self.keys.get(key_id),
         };
-        let mut mac = super::hmac(key.ok_or(Reason::UnknownSlot)?.as_bytes());
-        mac.update(label.as_bytes());
-        if let Some(key_id) = &key_id {
-            mac.update(&(key_id.len() as u64).to_be_bytes());
-            mac.update(key_id.as_bytes());
+        let key = MacKey::new(key.ok_or(Reason::UnknownSlot)?.as_bytes());
+        let length = |value: &[u8]| (value.len() as u64).to_be_bytes();
+        let data_length = length(associated_data);
+        let data = [&data_length[..], associated_data, &body];
+        match &key_id {
+            None => super::verify(&key, &[&[label.as_bytes()], &data[..]].concat(), &tag)?,
+            Some(key_id) => {
+                let id = [label.as_bytes(), &length(key_id.as_bytes()), key_id.as_bytes()];
+                super::verify(&key, &[&id[..], &data[..]].concat(), &tag)?;
+            }
         }
-        mac.update(&(associated_data.len() as u64).to_be_bytes());
-        mac.update(associated_data);
-        mac.update(&body);
-        mac.verify_slice(&tag).map_err(|_| Reason::NotOpened)?;
         let subject = self.acceptance.subject(context)?;
-        if subject.is_some() && associated_data.is_empty() {
+        let is_bound = subject.is_some()
+            || context.name_field().is_some()
+            || context.arguments_field().is_some();
+        if is_bound && associated_data.is_empty() {
             return Err(Reason::NotOpened.into());
         }
         self.acceptance.check_date(now)?;

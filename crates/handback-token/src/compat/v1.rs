@@ -15,7 +15,6 @@ use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use hkdf::Hkdf;
-use hmac::{Hmac, Mac as _};
 use rand_core::CryptoRng;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -25,6 +24,7 @@ use zeroize::Zeroizing;
 use super::{Acceptance, ForeignKey};
 use crate::context::{Context, Operation};
 use crate::encoding::{self, Object};
+use crate::hash::MacKey;
 use crate::purpose::{Purpose as _, State};
 use crate::refusal::{Reason, Refused};
 use crate::sealer::SealError;
@@ -73,8 +73,8 @@ pub enum V1Binding {
 
 /// Makes and opens `v1.` or `v1e.` request state: one mode, one schedule, one binding.
 pub struct V1State {
-    mac: Hmac<Sha256>,
-    bind: Hmac<Sha256>,
+    mac: MacKey,
+    bind: MacKey,
     aes: LessSafeKey,
     schedule: KeySchedule,
     mode: V1Mode,
@@ -90,9 +90,15 @@ struct Payload {
 }
 
 impl V1State {
-    /// The codec of one endpoint.
+    /// The codec of one endpoint, with the three-key schedule.
     #[must_use]
-    pub fn new(
+    pub fn new(key: &ForeignKey, mode: V1Mode, binding: V1Binding, acceptance: Acceptance) -> Self {
+        Self::with_schedule(key, KeySchedule::default(), mode, binding, acceptance)
+    }
+
+    /// The codec of an endpoint whose tokens are of an older schedule.
+    #[must_use]
+    pub fn with_schedule(
         key: &ForeignKey,
         schedule: KeySchedule,
         mode: V1Mode,
@@ -115,15 +121,15 @@ impl V1State {
             KeySchedule::DangerousRaw => {
                 let (aes, _rest) =
                     key.as_bytes().split_at_checked(32).expect("a foreign key has 32 bytes");
-                (aes_key(aes), super::hmac(key.as_bytes()), super::hmac(key.as_bytes()))
+                (aes_key(aes), MacKey::new(key.as_bytes()), MacKey::new(key.as_bytes()))
             }
             KeySchedule::TwoKeys | KeySchedule::ThreeKeys => {
                 let bind_key = derive("mcp.requestState bind-hmac key");
-                let bind = super::hmac(bind_key.as_slice());
+                let bind = MacKey::new(bind_key.as_slice());
                 let mac = if schedule == KeySchedule::TwoKeys {
                     bind.clone()
                 } else {
-                    super::hmac(derive("mcp.requestState payload-hmac key").as_slice())
+                    MacKey::new(derive("mcp.requestState payload-hmac key").as_slice())
                 };
                 let aes = aes_key(derive("mcp.requestState aes-256-gcm key").as_slice());
                 (aes, bind, mac)
@@ -155,9 +161,7 @@ impl V1State {
         let payload = serde_json::to_vec(&payload).expect("plain members always serialise");
         let text = match self.mode {
             V1Mode::Signed => {
-                let mut mac = self.mac.clone();
-                mac.update(&payload);
-                let mac = mac.finalize().into_bytes();
+                let mac = super::mac(&self.mac, &[&payload]);
                 format!("v1.{}.{}", encoding::encode(&payload), encoding::encode(&mac))
             }
             V1Mode::Encrypted => {
@@ -223,9 +227,7 @@ impl V1State {
         };
         let payload = encoding::decode(payload).ok_or(Reason::Malformed)?;
         let mac: [u8; MAC_BYTES] = encoding::decode_array(mac).ok_or(Reason::Malformed)?;
-        let mut expected = self.mac.clone();
-        expected.update(&payload);
-        expected.verify_slice(&mac).map_err(|_| Reason::NotOpened)?;
+        super::verify(&self.mac, &[&payload], &mac)?;
         Ok(payload)
     }
 
@@ -248,26 +250,37 @@ impl V1State {
     /// The bind tag of a context, or why it has none.
     fn bind_tag(&self, context: &Context<'_>) -> Result<String, Reason> {
         let subject = self.acceptance.subject(context)?;
-        let mut bind = self.bind.clone();
-        if self.binding != V1Binding::None {
-            // An unauthenticated caller has no subject to bind: a silent no-op in the original.
-            let subject = subject.ok_or(Reason::NotOpened)?;
-            if self.schedule != KeySchedule::ThreeKeys && subject.starts_with('{') {
+        if context.arguments_field().is_some() {
+            // The format has no place for them.
+            return Err(Reason::NotOpened);
+        }
+        if self.binding == V1Binding::None {
+            return Ok(encoding::hex(&super::mac(&self.bind, &[])));
+        }
+        // An unauthenticated caller has no subject to bind: a silent no-op in the original.
+        let subject = subject.ok_or(Reason::NotOpened)?;
+        if self.schedule != KeySchedule::ThreeKeys && subject.starts_with('{') {
+            return Err(Reason::NotOpened);
+        }
+        if self.binding == V1Binding::AuthSubject {
+            return Ok(encoding::hex(&super::mac(&self.bind, &[subject.as_bytes()])));
+        }
+        let name = context.name_field().ok_or(Reason::NotOpened)?;
+        let method = method(context).ok_or(Reason::NotOpened)?;
+        let tag = match self.schedule {
+            KeySchedule::ThreeKeys => {
+                let parts = [subject, "\0", method, "\0", name];
+                super::mac(&self.bind, &parts.map(str::as_bytes))
+            }
+            // These carry no method: only tools may use them.
+            _ if context.operation_field() != Some(Operation::Call) => {
                 return Err(Reason::NotOpened);
             }
-            bind.update(subject.as_bytes());
-        }
-        if self.binding == V1Binding::AuthSubjectAndTool {
-            let name = context.name_field().ok_or(Reason::NotOpened)?;
-            bind.update(&[0]);
-            if self.schedule == KeySchedule::ThreeKeys {
-                let method = method(context).ok_or(Reason::NotOpened)?;
-                bind.update(method.as_bytes());
-                bind.update(&[0]);
+            KeySchedule::DangerousRaw | KeySchedule::TwoKeys => {
+                super::mac(&self.bind, &[subject, "\0", name].map(str::as_bytes))
             }
-            bind.update(name.as_bytes());
-        }
-        Ok(encoding::hex(&bind.finalize().into_bytes()))
+        };
+        Ok(encoding::hex(&tag))
     }
 }
 

@@ -47,6 +47,19 @@ impl KeyFile {
         self.sync_folder()
     }
 
+    /// Makes the folder that the file is to be in, for its owner only, if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyFileError::Io`].
+    pub fn create_folder(&self) -> Result<(), KeyFileError> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(self.folder()).map_err(|error| self.io(error))
+    }
+
     /// Reads the ring.
     ///
     /// # Errors

@@ -176,9 +176,9 @@ impl KeyRing {
         now: UnixTime,
     ) -> Result<SlotNumber, RingError> {
         let number = self.free_slot().ok_or(RingError::Full)?;
+        self.count_change()?;
         self.put(number, Slot::accepting(MasterKey::generate(rng), mode, now));
         self.next_slot = number.next();
-        self.generation += 1;
         Ok(number)
     }
 
@@ -192,9 +192,9 @@ impl KeyRing {
         if slot.state != SlotState::Accepting {
             return Err(RingError::NotAccepting(number));
         }
+        self.count_change()?;
         self.enter(self.active(), SlotState::Accepting, now);
         self.enter(number, SlotState::Active, now);
-        self.generation += 1;
         Ok(())
     }
 
@@ -209,8 +209,10 @@ impl KeyRing {
         mode: Mode,
         now: UnixTime,
     ) -> Result<SlotNumber, RingError> {
-        let number = self.add(rng, mode, now)?;
-        self.promote(number, now)?;
+        let mut changed = self.clone();
+        let number = changed.add(rng, mode, now)?;
+        changed.promote(number, now)?;
+        *self = changed;
         Ok(number)
     }
 
@@ -234,8 +236,8 @@ impl KeyRing {
         if when == Retire::AfterLongestLife && now < safe_at {
             return Err(RingError::TooSoon { slot: number, safe_at });
         }
+        self.count_change()?;
         self.enter(number, SlotState::Retired, now);
-        self.generation += 1;
         Ok(())
     }
 
@@ -257,19 +259,20 @@ impl KeyRing {
         if wrapped.into_iter().any(|key| key.slot() == number) {
             return Err(RingError::Wraps(number));
         }
+        self.count_change()?;
         self.clear(number);
-        self.generation += 1;
         Ok(())
     }
 
     /// Begins a new epoch: every key that still opens is retired, and a fresh one is active. Tokens
     /// of earlier starts answer `expired`.
     ///
-    /// If the ring is full, the slot that has been retired longest and wraps nothing is dropped.
+    /// If the ring is full, one slot that wraps nothing is dropped: the one that has been retired
+    /// longest, or else the oldest that still opened.
     ///
     /// # Errors
     ///
-    /// [`RingError::Full`] if every slot still wraps something.
+    /// [`RingError::Full`] if every slot but the active one still wraps something.
     ///
     /// # Security
     ///
@@ -285,24 +288,32 @@ impl KeyRing {
         let held: Vec<SlotNumber> = wrapped.into_iter().map(WrappedKey::slot).collect();
         let mut changed = self.clone();
         if changed.free_slot().is_none() {
-            let oldest = changed
+            let is_active = |slot: &Slot| slot.state == SlotState::Active;
+            let (dropped, _) = changed
                 .occupied()
-                .filter(|(number, slot)| slot.state == SlotState::Retired && !held.contains(number))
-                .min_by_key(|(_, slot)| slot.since)
-                .map(|(number, _)| number)
+                .filter(|(number, slot)| !is_active(slot) && !held.contains(number))
+                // Retired ones first, then those that opened, each by age.
+                .min_by_key(|(_, slot)| (slot.state != SlotState::Retired, slot.since))
                 .ok_or(RingError::Full)?;
-            changed.clear(oldest);
+            changed.clear(dropped);
         }
         let fresh = changed.rotate(rng, mode, now)?;
         for number in SlotNumber::all() {
-            let accepting =
-                changed.get(number).is_some_and(|slot| slot.state == SlotState::Accepting);
-            if accepting {
+            let opens = changed.get(number).is_some_and(|slot| slot.state == SlotState::Accepting);
+            if opens {
                 changed.enter(number, SlotState::Retired, now);
             }
         }
         *self = changed;
         Ok(fresh)
+    }
+
+    fn count_change(&mut self) -> Result<(), RingError> {
+        if self.generation >= text::MAX_GENERATION {
+            return Err(RingError::Generation);
+        }
+        self.generation += 1;
+        Ok(())
     }
 
     /// Empty slots are passed over; numbers ascend.
@@ -382,6 +393,9 @@ pub enum RingError {
         /// When the last of them has expired.
         safe_at: UnixTime,
     },
+    /// The generation cannot be counted further: a new ring is needed.
+    #[error("the key ring was changed as often as it can be")]
+    Generation,
     /// A stored key is wrapped under the slot.
     #[error("key slot {0} still wraps a stored key: wrap that again under the active slot first")]
     Wraps(SlotNumber),
@@ -500,6 +514,36 @@ mod tests {
         let before = ring.fingerprint();
         assert_eq!(ring.begin_epoch(rng, Mode::Sealed, NOW, &all), Err(RingError::Full));
         assert_eq!(ring.fingerprint(), before, "a refused epoch changes nothing");
+    }
+
+    #[test]
+    fn an_epoch_begins_on_a_full_ring_of_keys_that_open() {
+        let (mut ring, rng) = (ring(), &mut rand::rng());
+        while ring.add(rng, Mode::Sealed, NOW).is_ok() {}
+        let active = ring.active();
+        let fresh = ring.begin_epoch(rng, Mode::Sealed, NOW, []).unwrap();
+        assert_eq!(ring.slots().count(), SLOTS);
+        assert_eq!(ring.slot(active).unwrap().state, SlotState::Retired, "the active one is kept");
+        let others = ring.slots().filter(|slot| slot.number != fresh);
+        assert!(others.into_iter().all(|slot| slot.state == SlotState::Retired));
+    }
+
+    #[test]
+    fn a_ring_is_never_changed_to_what_could_not_be_read_again() {
+        let rng = &mut rand::rng();
+        let last = ring()
+            .dangerous_to_text()
+            .replace("\"generation\":1,", "\"generation\":9007199254740990,");
+        let mut ring = KeyRing::parse(&last).unwrap();
+        assert_eq!(ring.rotate(rng, Mode::Sealed, NOW), Err(RingError::Generation));
+        assert_eq!(ring.dangerous_to_text().as_str(), last, "a refused change changes nothing");
+        ring.add(rng, Mode::Sealed, NOW).unwrap();
+        assert!(KeyRing::parse(&ring.dangerous_to_text()).is_ok());
+        assert_eq!(ring.promote(slot(1), NOW), Err(RingError::Generation));
+        assert_eq!(ring.add(rng, Mode::Sealed, NOW), Err(RingError::Generation));
+        assert_eq!(ring.retire(slot(1), Retire::Immediately, NOW), Err(RingError::Generation));
+        assert_eq!(ring.begin_epoch(rng, Mode::Sealed, NOW, []), Err(RingError::Generation));
+        assert!(KeyRing::parse(&ring.dangerous_to_text()).is_ok());
     }
 
     #[test]

@@ -81,6 +81,8 @@ pub struct LoadedRing {
     pub ring: KeyRing,
     /// Where it came from.
     pub origin: Origin,
+    /// The key in `ATD_CURSOR_SIGNING_KEY`, if it is there and is for [`AtdKeyUse::Compat`].
+    pub atd_key: Option<AtdSigningKey>,
 }
 
 impl LoadedRing {
@@ -98,24 +100,26 @@ impl LoadedRing {
             .map(|text| KeyRing::parse(&text))
             .transpose()
             .map_err(LoadRingError::KeysVariable)?;
-        let from_atd = variable(sources, ATD_KEY_VARIABLE)?
+        let atd_key = variable(sources, ATD_KEY_VARIABLE)?
             .map(|text| AtdSigningKey::from_text(&text))
             .transpose()
-            .map_err(LoadRingError::AtdVariable)?
-            .filter(|_| sources.atd_key == AtdKeyUse::Ring);
-        if let Some(path) = sources.key_file {
-            let ring = KeyFile::new(path).load()?;
-            return Ok(Self { ring, origin: Origin::KeyFile(path.to_owned()) });
-        }
-        if let Some(ring) = from_keys {
-            return Ok(Self { ring, origin: Origin::KeysVariable });
-        }
-        if let Some(key) = from_atd {
-            return Ok(Self { ring: key.into_ring(sources.mode), origin: Origin::AtdVariable });
-        }
-        let folder = sources.data_directory.ok_or(LoadRingError::NoSource)?;
-        let ring = load_or_create(folder, sources.mode, rng, now)?;
-        Ok(Self { ring, origin: Origin::DataDirectory(folder.to_owned()) })
+            .map_err(LoadRingError::AtdVariable)?;
+        let (from_atd, atd_key) = match sources.atd_key {
+            AtdKeyUse::Ring => (atd_key, None),
+            AtdKeyUse::Compat => (None, atd_key),
+        };
+        let (ring, origin) = if let Some(path) = sources.key_file {
+            (KeyFile::new(path).load()?, Origin::KeyFile(path.to_owned()))
+        } else if let Some(ring) = from_keys {
+            (ring, Origin::KeysVariable)
+        } else if let Some(key) = from_atd {
+            (key.into_ring(sources.mode), Origin::AtdVariable)
+        } else {
+            let folder = sources.data_directory.ok_or(LoadRingError::NoSource)?;
+            let ring = load_or_create(folder, sources.mode, rng, now)?;
+            (ring, Origin::DataDirectory(folder.to_owned()))
+        };
+        Ok(Self { ring, origin, atd_key })
     }
 
     /// Begins a new epoch (`--epoch per-start`) and stores it: tokens of earlier starts answer
@@ -162,21 +166,12 @@ fn load_or_create<R: CryptoRng + ?Sized>(
         Err(KeyFileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
         loaded => return Ok(loaded?),
     }
-    create_private_folder(folder)
-        .map_err(|source| KeyFileError::Io { path: folder.to_owned(), source })?;
+    file.create_folder()?;
     match file.create(&KeyRing::generate(rng, mode, now)) {
         // Another process was faster; its ring is as good.
         Ok(()) | Err(KeyFileError::Exists { .. }) => Ok(file.load()?),
         Err(error) => Err(error.into()),
     }
-}
-
-fn create_private_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
 }
 
 /// The key that ATD servers share, as it comes from `ATD_CURSOR_SIGNING_KEY`.

@@ -14,7 +14,7 @@ pub const MAX_KEY_FILE_BYTES: usize = 16 * 1024;
 const FORMAT: &str = "handback-keys/1";
 
 /// What every JSON reader can hold exactly.
-const MAX_GENERATION: u64 = (1 << 53) - 1;
+pub(super) const MAX_GENERATION: u64 = (1 << 53) - 1;
 
 /// Generic over what a slot is read as and written as.
 #[derive(Serialize, Deserialize)]

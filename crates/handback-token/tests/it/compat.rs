@@ -56,6 +56,8 @@ fn an_atd_cursor_opens_for_its_tool_caller_and_arguments_only() {
             good.tenant("t"),
             good.upstream("u"),
             good.client("c"),
+            Context::new(caller, Operation::Query).name("search").arguments(&arguments),
+            Context::bare(caller).name("search").arguments(&arguments),
         ] {
             assert_eq!(atd_reason(&cursors, &text, &other, NOW), Reason::NotOpened, "{other:?}");
         }
@@ -151,7 +153,8 @@ fn v1(
 ) -> V1State {
     let acceptance =
         Acceptance { accept_until: UnixTime::from_secs(u64::MAX), issuer: Some(issuer.into()) };
-    V1State::new(&ForeignKey::from_bytes(key).unwrap(), schedule, mode, binding, acceptance)
+    let key = ForeignKey::from_bytes(key).unwrap();
+    V1State::with_schedule(&key, schedule, mode, binding, acceptance)
 }
 
 #[test]
@@ -209,6 +212,7 @@ fn v1_agrees_with_the_vectors_of_a_second_implementation() {
 #[test]
 fn v1_tokens_open_for_their_caller_and_tool_only() {
     let key = *b"0123456789abcdef0123456789abcdef0123";
+    let arguments = ArgsFingerprint::from_bytes([7; 32]);
     for schedule in [KeySchedule::DangerousRaw, KeySchedule::TwoKeys, KeySchedule::ThreeKeys] {
         for mode in [V1Mode::Signed, V1Mode::Encrypted] {
             for (strictness, binding) in
@@ -234,6 +238,11 @@ fn v1_tokens_open_for_their_caller_and_tool_only() {
                         .name("pay");
                 assert_eq!(codec.open(&text, &bob, NOW).is_err(), strictness >= 1);
                 assert_eq!(codec.open(&text, &good.name("x"), NOW).is_err(), strictness >= 2);
+                let prompt = Context::new(ALICE, Operation::Prompt).name("pay");
+                assert_eq!(codec.open(&text, &prompt, NOW).is_err(), strictness >= 2);
+                let made = codec.encode(&mut rand::rng(), NOW, &prompt, 300, "x");
+                let carries_the_method = schedule == KeySchedule::ThreeKeys || strictness < 2;
+                assert_eq!(made.is_ok(), carries_the_method, "{schedule:?} {binding:?}");
                 for never in [
                     Context::new(
                         Caller::dangerous_identified("https://evil.example", "alice"),
@@ -241,6 +250,7 @@ fn v1_tokens_open_for_their_caller_and_tool_only() {
                     )
                     .name("pay"),
                     good.tenant("t"),
+                    good.arguments(&arguments),
                 ] {
                     assert_eq!(
                         codec.open(&text, &never, NOW).unwrap_err().reason(),
@@ -270,8 +280,18 @@ fn v1_tokens_open_for_their_caller_and_tool_only() {
 
 #[test]
 fn v1_makes_the_three_key_schedule_unless_told_otherwise() {
-    assert_eq!(KeySchedule::default(), KeySchedule::ThreeKeys);
-    assert_eq!(V1Binding::default(), V1Binding::AuthSubjectAndTool);
+    let bytes = *b"0123456789abcdef0123456789abcdef";
+    let key = ForeignKey::from_bytes(&bytes).unwrap();
+    let context = Context::new(ALICE, Operation::Call).name("pay");
+    for mode in [V1Mode::Signed, V1Mode::Encrypted] {
+        let by_default = V1State::new(&key, mode, V1Binding::default(), acceptance());
+        let text = by_default.encode(&mut rand::rng(), NOW, &context, 300, "x").unwrap();
+        for schedule in [KeySchedule::DangerousRaw, KeySchedule::TwoKeys, KeySchedule::ThreeKeys] {
+            let codec = v1(&bytes, schedule, mode, V1Binding::AuthSubjectAndTool, ISSUER);
+            let opened = codec.open(&text, &context, NOW);
+            assert_eq!(opened.is_ok(), schedule == KeySchedule::ThreeKeys, "{schedule:?}");
+        }
+    }
 }
 
 #[test]
@@ -294,8 +314,7 @@ fn v1_schedules_with_a_shared_mac_key_refuse_subjects_that_read_like_payloads() 
 fn v1_is_refused_from_its_last_day_on() {
     let acceptance = Acceptance { accept_until: at(100), issuer: None };
     let key = ForeignKey::from_bytes(b"0123456789abcdef0123456789abcdef").unwrap();
-    let codec =
-        V1State::new(&key, KeySchedule::ThreeKeys, V1Mode::Signed, V1Binding::None, acceptance);
+    let codec = V1State::new(&key, V1Mode::Signed, V1Binding::None, acceptance);
     let context = Context::new(Caller::UNAUTHENTICATED, Operation::Call);
     let text = codec.encode(&mut rand::rng(), NOW, &context, 300, "x").unwrap();
     assert!(codec.open(&text, &context, at(99)).is_ok());
