@@ -19,4 +19,8 @@ fuzz_target!(|data: &[u8]| {
     let tag = mac(&[b"rmcp/mrtr/request-state/v1", &length, b"ad", data]);
     let signed = format!("rs1.{}.{}", encode(data), encode(&tag));
     let _ = STATE.open(&signed, b"ad", &context(), NOW);
+    let kid_length = 1u64.to_be_bytes();
+    let tag = mac(&[b"rmcp/mrtr/request-state/v2", &kid_length, b"k", &length, b"ad", data]);
+    let signed = format!("rs2.{}.{}.{}", encode(b"k"), encode(data), encode(&tag));
+    let _ = STATE.open(&signed, b"ad", &context(), NOW);
 });

@@ -195,6 +195,12 @@ mod tests {
     }
 
     #[test]
+    fn the_answers_are_frozen() {
+        assert_eq!(HandleError::Malformed.to_string(), "invalid");
+        assert_eq!(HandleError::Mistyped.to_string(), "mistyped");
+    }
+
+    #[test]
     fn debug_does_not_show_it() {
         let handle = Handle::from_bytes(*b"0123456789abcdef");
         assert!(!format!("{handle:?}").contains(&handle.to_string()));

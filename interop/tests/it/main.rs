@@ -2,3 +2,4 @@
 
 mod atd;
 mod rmcp;
+mod v1;

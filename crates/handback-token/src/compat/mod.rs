@@ -97,3 +97,48 @@ fn mac(key: &MacKey, parts: &[&[u8]]) -> [u8; 32] {
 fn verify(key: &MacKey, parts: &[&[u8]], presented: &[u8; 32]) -> Result<(), Reason> {
     if bool::from(mac(key, parts).ct_eq(presented)) { Ok(()) } else { Err(Reason::NotOpened) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::{Caller, Operation};
+    use crate::encoding::counter;
+    use crate::fingerprint::ArgsFingerprint;
+    use crate::refusal::Refused;
+    use crate::ring::source::random_signing_key;
+
+    #[test]
+    fn nothing_past_the_cap_of_a_foreign_format_is_decoded() {
+        let now = UnixTime::from_secs(1_800_000_000);
+        let acceptance =
+            || Acceptance { accept_until: UnixTime::from_secs(u64::MAX), issuer: None };
+        let key = || ForeignKey::from_bytes(b"0123456789abcdef0123456789abcdef").unwrap();
+        let arguments = ArgsFingerprint::from_bytes([0; 32]);
+        let context = Context::new(Caller::UNAUTHENTICATED, Operation::Call);
+        let check = |cap: usize, prefix: &str, open: &dyn Fn(&str) -> Option<Refused>| {
+            for len in [cap + 1, 10_000_000] {
+                let text = format!("{prefix}{}", "A".repeat(len - prefix.len()));
+                let decoded = counter::count(|| {
+                    assert_eq!(open(&text).map(Refused::reason), Some(Reason::TooLong));
+                });
+                assert_eq!(decoded, 0, "{prefix} {len}");
+            }
+            let text = format!("{prefix}{}", "A".repeat(cap - prefix.len()));
+            let decoded = counter::count(|| {
+                let refused = open(&text).map(Refused::reason);
+                assert!(refused.is_some() && refused != Some(Reason::TooLong), "{refused:?}");
+            });
+            assert!(decoded <= cap, "{prefix}: {decoded}");
+        };
+        let atd = atd::AtdCursors::new(random_signing_key(&mut rand::rng()), [0; 8], acceptance());
+        let call = context.name("tool").arguments(&arguments);
+        check(512, "", &|text| atd.open(text, &call, now).err());
+        for (mode, prefix) in [(v1::V1Mode::Signed, "v1."), (v1::V1Mode::Encrypted, "v1e.")] {
+            let codec = v1::V1State::new(&key(), mode, v1::V1Binding::None, acceptance());
+            check(16_384, prefix, &|text| codec.open(text, &context, now).err());
+        }
+        let state = rmcp::RmcpState::new(acceptance()).rs1_key(key());
+        check(16_384, "rs1.", &|text| state.open(text, b"", &context, now).err());
+        check(16_384, "rs2.", &|text| state.open(text, b"", &context, now).err());
+    }
+}

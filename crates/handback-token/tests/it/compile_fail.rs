@@ -2,5 +2,8 @@
 
 #[test]
 fn misuse_does_not_build() {
-    trybuild::TestCases::new().compile_fail("tests/fail/*.rs");
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/fail/*.rs");
+    #[cfg(feature = "compat")]
+    cases.compile_fail("tests/fail_compat/*.rs");
 }

@@ -61,11 +61,14 @@ fn the_first_source_that_is_there_is_used() {
     setting.variables.remove(KEYS_VARIABLE);
     let loaded = setting.load().unwrap();
     assert_eq!(loaded.origin, Origin::AtdVariable);
+    assert!(loaded.atd_key.is_none(), "it feeds the ring, and nothing else");
     assert_eq!(loaded.ring.id(), setting.load().unwrap().ring.id());
     assert!(!data.exists(), "no ring is made that is not used");
     setting.atd_is_compat = true;
     let made = setting.load().unwrap();
     assert_eq!(made.origin, Origin::DataDirectory(data.clone()));
+    let compat = made.atd_key.expect("it feeds the compatibility, and nothing else");
+    assert_ne!(compat.into_ring(Mode::Sealed).id(), made.ring.id());
     setting.variables.clear();
     assert_eq!(setting.load().unwrap().ring.id(), made.ring.id(), "a restart keeps it");
     setting.data_directory = None;

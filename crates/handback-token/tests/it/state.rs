@@ -1,5 +1,7 @@
 //! Request state: bindings, rounds, and what a handler can tell apart.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use handback_token::{
@@ -272,4 +274,53 @@ fn a_clock_outside_of_32_bits_mints_nothing() {
     }
     let last = UnixTime::from_secs(u64::from(u32::MAX) - 300);
     codec.encode(&mut rand::rng(), last, &scope(), b"x").unwrap();
+}
+
+/// Counts warnings that mention the process.
+#[derive(Clone, Default)]
+struct Warnings(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Message<'a>(&'a AtomicUsize);
+        impl tracing::field::Visit for Message<'_> {
+            fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                let text = format!("{value:?}");
+                if text.contains("dies with this process") {
+                    self.0.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        }
+        event.record(&mut Message(&self.0));
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn only_an_ephemeral_key_warns() {
+    let warnings = Warnings::default();
+    tracing::subscriber::with_default(warnings.clone(), || {
+        let secret = generate_ephemeral_key(&mut rand::rng());
+        for (key, expected) in [
+            (RequestStateKey::Secret(secret), 0),
+            (RequestStateKey::Ring(Box::new(ring(Mode::Sealed))), 0),
+            (RequestStateKey::Ephemeral, 1),
+        ] {
+            let security = RequestStateSecurity::new(key);
+            secure_request_state(security, &mut rand::rng(), NOW).unwrap();
+            assert_eq!(warnings.0.load(Ordering::SeqCst), expected);
+        }
+    });
 }

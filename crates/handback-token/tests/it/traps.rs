@@ -2,8 +2,8 @@
 
 use handback_token::ring::source::ATD_KEY_VARIABLE;
 use handback_token::{
-    Caller, Context, Cursor, KeyRing, MasterKey, Mode, Operation, Reason, Sealer, SealerConfig,
-    State, args_fingerprint, signing_key_from_env_or_random,
+    Caller, Context, Cursor, KeyRing, MasterKey, Mode, Operation, Reason, Retire, Sealer,
+    SealerConfig, SlotNumber, State, args_fingerprint, signing_key_from_env_or_random,
 };
 use serde_json::json;
 
@@ -41,16 +41,21 @@ fn trap_02_no_key_serves_two_purposes() {
 fn trap_03_the_attacker_does_not_choose_the_answer() {
     // Whatever is changed in a token that does not verify, the answer is `invalid`, also long after
     // it expired and also under a retired key.
-    for ring in rings() {
-        let sealer = sealer(&ring);
-        let good = decode(&seal::<Cursor>(&sealer, &context(), b"position"));
+    for mut ring in rings() {
+        let active = sealer(&ring);
+        let good = decode(&seal::<Cursor>(&active, &context(), b"position"));
+        ring.rotate(&mut rand::rng(), Mode::Sealed, NOW).unwrap();
+        ring.retire(SlotNumber::FIRST, Retire::Immediately, NOW).unwrap();
+        let retired = sealer(&ring);
         for place in 0..good.len() {
             for now in [NOW, at(1_000_000)] {
                 let mut edited = good.clone();
                 edited[place] ^= 0x80;
-                let reason =
-                    open::<Cursor>(&sealer, &context(), &encode(&edited), now).unwrap_err();
-                assert_eq!(reason.outside().as_str(), "invalid", "byte {place}");
+                let edited = encode(&edited);
+                for sealer in [&active, &retired] {
+                    let reason = open::<Cursor>(sealer, &context(), &edited, now).unwrap_err();
+                    assert_eq!(reason.outside().as_str(), "invalid", "byte {place}");
+                }
             }
         }
     }

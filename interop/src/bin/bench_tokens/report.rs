@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::contenders::{ATD, BARE_SEALED, BARE_SIGNED, RMCP, SEALED, SIGNED};
+use crate::contenders::{ATD, BARE_SEALED, BARE_SIGNED, COOKIE, JWT, RMCP, SEALED, SIGNED};
 use crate::measure::{Effort, Measured};
 
 const BEGIN: &str = "<!-- tokens: written by `cargo xtask bench tokens` -->";
@@ -64,10 +64,10 @@ impl Report {
 
     fn table(&self, out: &mut String, payload: usize, measured: &[Measured]) {
         let _ = writeln!(out, "\n### {payload} bytes of position\n");
-        let peers = [RMCP, ATD, BARE_SEALED, BARE_SIGNED];
+        let peers = [RMCP, ATD, JWT, COOKIE, BARE_SEALED, BARE_SIGNED];
         let _ = writeln!(
             out,
-            "| | characters | min ns | median ns | of rmcp rs2 | of ATD | of bare GCM-SIV | of bare HMAC |\n|---|---|---|---|---|---|---|---|"
+            "| | characters | min ns | median ns | of rmcp rs2 | of ATD | of JWT | of cookie | of bare GCM-SIV | of bare HMAC |\n|---|---|---|---|---|---|---|---|---|---|"
         );
         for row in measured {
             let _ = write!(
