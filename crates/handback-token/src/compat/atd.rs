@@ -111,6 +111,7 @@ impl AtdCursors {
             }
             .into());
         }
+        self.acceptance.check_date(now).map_err(|_| AtdIssueError::Over)?;
         let scope = Scope::of(context, &self.acceptance).map_err(|_| AtdIssueError::Context)?;
         let body = Body {
             tool_id: scope.tool_id,
@@ -311,6 +312,9 @@ pub enum AtdIssueError {
     /// The context has no tool or arguments, another issuer, or fields that ATD cannot carry.
     #[error("an ATD cursor cannot carry this context")]
     Context,
+    /// The format is not accepted any more.
+    #[error("the date until which the format is accepted is over")]
+    Over,
     /// It does not fit.
     #[error(transparent)]
     Seal(#[from] SealError),

@@ -9,7 +9,8 @@
 //!
 //! The format has three [key schedules](KeySchedule). In the first two, the bind tag and the payload's
 //! MAC have the same key and no label, and the tag is shown in signed tokens: whoever may choose a
-//! subject that reads like a payload gets it signed. Such subjects are refused there.
+//! subject that reads like a payload gets it signed. Such subjects are refused, in every schedule,
+//! because the third shares its bind key with the second.
 
 use std::fmt;
 
@@ -155,6 +156,7 @@ impl V1State {
         if !(1..=State::MAX_LIFE_S).contains(&ttl_s) {
             return Err(V1EncodeError::Ttl);
         }
+        self.acceptance.check_date(now).map_err(|_| V1EncodeError::Over)?;
         let tag = self.bind_tag(context).map_err(|_| V1EncodeError::Context)?;
         let exp = now.plus(u64::from(ttl_s)).as_secs();
         let payload = Payload { s: state.to_owned(), exp, b: tag.clone() };
@@ -259,13 +261,14 @@ impl V1State {
         }
         // An unauthenticated caller has no subject to bind: a silent no-op in the original.
         let subject = subject.ok_or(Reason::NotOpened)?;
-        if self.schedule != KeySchedule::ThreeKeys && subject.starts_with('{') {
+        if reads_like_a_payload(subject) || subject.contains('\0') {
             return Err(Reason::NotOpened);
         }
         if self.binding == V1Binding::AuthSubject {
             return Ok(encoding::hex(&super::mac(&self.bind, &[subject.as_bytes()])));
         }
-        let name = context.name_field().ok_or(Reason::NotOpened)?;
+        let name = context.name_field().filter(|name| !name.contains('\0'));
+        let name = name.ok_or(Reason::NotOpened)?;
         let method = method(context).ok_or(Reason::NotOpened)?;
         let tag = match self.schedule {
             KeySchedule::ThreeKeys => {
@@ -282,6 +285,12 @@ impl V1State {
         };
         Ok(encoding::hex(&tag))
     }
+}
+
+/// Whether the bind tag of such a subject could serve as the MAC of a payload. Refused in every
+/// schedule: the bind key of the three-key schedule is the MAC key of the two-key one.
+fn reads_like_a_payload(subject: &str) -> bool {
+    subject.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{')
 }
 
 /// The MCP method of an operation that can carry request state.
@@ -314,6 +323,9 @@ pub enum V1EncodeError {
     /// The binding demands what the context does not have, or the format cannot carry it.
     #[error("`v1.` request state cannot be bound to this context")]
     Context,
+    /// The format is not accepted any more.
+    #[error("the date until which the format is accepted is over")]
+    Over,
     /// It does not fit.
     #[error(transparent)]
     Seal(#[from] SealError),
