@@ -52,7 +52,8 @@ pub use handle::{HANDLE_CHARS, Handle, HandleError};
 pub use inspect::{Visible, inspect};
 pub use key::{KEY_BYTES, KeyError, MasterKey};
 pub use purpose::{
-    Cursor, Head, LONGEST_LIFE_S, NoHead, Purpose, Resume, ResumeHead, State, StateHead, TokenId,
+    Cursor, Head, LONGEST_LIFE_S, NoHead, Purpose, RETIRE_AFTER_S, Resume, ResumeHead, State,
+    StateHead, TokenId,
 };
 pub use refusal::{Outside, Reason, Refused};
 pub use ring::source::{AtdSigningKey, random_signing_key, signing_key_from_env_or_random};

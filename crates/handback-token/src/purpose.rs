@@ -8,7 +8,7 @@ use std::fmt;
 use rand_core::CryptoRng;
 
 use crate::encoding::Writer;
-use crate::time::UnixTime;
+use crate::time::{CLOCK_SKEW_S, UnixTime};
 
 /// A purpose of tokens: [`Cursor`], [`State`] or [`Resume`].
 pub trait Purpose: sealed::Sealed + fmt::Debug {
@@ -63,8 +63,12 @@ impl Purpose for Resume {
     type Head = ResumeHead;
 }
 
-/// The longest life of any token: how long a key must go on opening after it stopped sealing.
+/// The longest life of any token.
 pub const LONGEST_LIFE_S: u32 = Cursor::MAX_LIFE_S;
+
+/// How long a key must go on opening after it stopped sealing: the longest life, the minute by which
+/// a token may be used late, and the minute by which the clock that made it may be ahead.
+pub const RETIRE_AFTER_S: u64 = LONGEST_LIFE_S as u64 + 2 * CLOCK_SKEW_S;
 
 const _: () = assert!(
     LONGEST_LIFE_S >= State::MAX_LIFE_S && LONGEST_LIFE_S >= Resume::MAX_LIFE_S,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use handback_token::{KeyRing, LONGEST_LIFE_S, SlotNumber, UnixTime};
+use handback_token::{KeyRing, RETIRE_AFTER_S, SlotNumber, UnixTime};
 use serde::Serialize;
 
 use crate::error::Failure;
@@ -129,7 +129,7 @@ impl Next {
 
 /// When no token can be alive that was made before `now` by a slot that stopped sealing then.
 pub(super) const fn when_the_last_token_is_dead(now: UnixTime) -> UnixTime {
-    UnixTime::from_secs(now.as_secs().saturating_add(LONGEST_LIFE_S as u64))
+    UnixTime::from_secs(now.as_secs().saturating_add(RETIRE_AFTER_S))
 }
 
 fn command(rest: &str, keys: Option<&Path>) -> String {

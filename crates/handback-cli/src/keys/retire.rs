@@ -12,7 +12,7 @@ use crate::{clock, rings};
 
 /// Retire a key: its tokens answer `expired` from then on
 ///
-/// Refused while tokens of the key may be alive, which is up to 24 hours after it stopped sealing.
+/// Refused while tokens of the key may be alive, which is up to a day and two minutes after it stopped sealing.
 /// A retired key goes on unwrapping the stored keys that are wrapped under it, until it is dropped.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -44,12 +44,13 @@ pub(super) fn run(args: &RetireArgs, output: Output) -> Result<Exit, Failure> {
     let keys = args.file.keys.as_deref();
     let (file, _) = rings::find_file(keys)?;
     let change = if args.drop {
-        let ((), ring) = file.update(|ring, wrapped| ring.drop_slot(args.slot, wrapped))?;
+        let ((), ring) =
+            file.update_knowing_wrapped(|ring, wrapped| ring.drop_slot(args.slot, wrapped))?;
         Change::new(Action::Dropped, file.path(), &ring, args.slot)
     } else {
         let when =
             if args.now_compromised { Retire::Immediately } else { Retire::AfterLongestLife };
-        let ((), ring) = file.update(|ring, _| ring.retire(args.slot, when, clock::now()))?;
+        let ((), ring) = file.update(|ring| ring.retire(args.slot, when, clock::now()))?;
         Change::new(Action::Retired, file.path(), &ring, args.slot)
             .next(Next::drop(args.slot, keys))
     };

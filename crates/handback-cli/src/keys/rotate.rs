@@ -88,7 +88,7 @@ fn add(args: &RotateArgs) -> Result<Change, Failure> {
     let keys = args.file.keys.as_deref();
     let (file, _) = rings::find_file(keys)?;
     let (slot, ring) =
-        file.update(|ring, _| ring.add(&mut rand::rng(), new_mode(args, ring), clock::now()))?;
+        file.update(|ring| ring.add(&mut rand::rng(), new_mode(args, ring), clock::now()))?;
     Ok(Change::new(Action::Added, file.path(), &ring, slot).next(Next::promote(slot, keys)))
 }
 
@@ -100,7 +100,7 @@ fn promote(args: &RotateArgs) -> Result<Change, Failure> {
         None => newest_added(&ring)?,
     };
     let now = clock::now();
-    let (old, ring) = file.update(|ring, _| {
+    let (old, ring) = file.update(|ring| {
         let old = ring.active();
         ring.promote(slot, now)?;
         Ok(old)
@@ -113,7 +113,7 @@ fn rotate(args: &RotateArgs) -> Result<Change, Failure> {
     let keys = args.file.keys.as_deref();
     let (file, _) = rings::find_file(keys)?;
     let now = clock::now();
-    let ((old, slot), ring) = file.update(|ring, _| {
+    let ((old, slot), ring) = file.update(|ring| {
         let old = ring.active();
         let slot = ring.rotate(&mut rand::rng(), new_mode(args, ring), now)?;
         Ok((old, slot))

@@ -3,7 +3,8 @@
 use crate::support::{ATD_KEY, Ran, Sandbox, age, read};
 
 const FLAGS: &str = "--purpose resume --operation duplex --name room";
-const DAY_S: u64 = 24 * 3600;
+/// A day, and a minute of skew at either end.
+const DAY_S: u64 = 24 * 3600 + 120;
 
 fn seal(sandbox: &Sandbox) -> String {
     sandbox.ok(&format!("token seal {FLAGS}"))

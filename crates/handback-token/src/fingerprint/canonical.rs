@@ -77,9 +77,11 @@ fn write_number(out: &mut Vec<u8>, number: &Number) {
         out.extend_from_slice(integer.to_string().as_bytes());
     } else if let Some(integer) = number.as_i64() {
         out.extend_from_slice(integer.to_string().as_bytes());
-    } else {
-        let double = number.as_f64().expect("without arbitrary precision, the rest are doubles");
+    } else if let Some(double) = number.as_f64().filter(|double| double.is_finite()) {
         write_double(out, double);
+    } else {
+        // Not a number that this crate's `serde_json` makes: as it is written.
+        out.extend_from_slice(number.to_string().as_bytes());
     }
 }
 

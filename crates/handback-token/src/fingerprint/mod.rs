@@ -66,6 +66,9 @@ pub fn args_fingerprint_without(arguments: &Value, excluded: &[&str]) -> ArgsFin
 
 /// The fingerprint of arguments that are relayed as they came, taken from the text itself.
 ///
+/// Bound the length of the text first: memory of up to about 20 times its length is used, and each
+/// level of nested objects copies what is below it once.
+///
 /// # Errors
 ///
 /// [`FingerprintError`] for what two readers could understand differently: duplicate members, lone

@@ -5,8 +5,8 @@
 //! holds what is wrapped under the ring (one text per file, named `*.key`), so that a slot that is
 //! still needed is never dropped.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -67,29 +67,52 @@ impl KeyFile {
     /// [`KeyFileError`] if the file cannot be read, is readable by others than its owner, or does not
     /// hold a ring.
     pub fn load(&self) -> Result<KeyRing, KeyFileError> {
-        let file = File::open(&self.path).map_err(|error| self.io(error))?;
+        let file = self.open()?;
         self.check_permissions(&file)?;
         let text = read_bounded(file, MAX_KEY_FILE_BYTES).map_err(|error| self.io(error))?;
         KeyRing::parse(&text)
             .map_err(|source| KeyFileError::Parse { path: self.path.clone(), source })
     }
 
-    /// Changes the ring under the file's lock and writes it back; if `change` refuses, the file stays
-    /// as it is.
+    /// Changes the ring under a lock and writes it back; if `change` refuses, the file stays as it
+    /// is. The new file belongs to whom the old one belonged to.
     ///
     /// # Errors
     ///
     /// [`KeyFileError`], also for what `change` refuses.
     pub fn update<T>(
         &self,
+        change: impl FnOnce(&mut KeyRing) -> Result<T, RingError>,
+    ) -> Result<(T, KeyRing), KeyFileError> {
+        self.update_with(|_| Ok(Vec::new()), |ring, _| change(ring))
+    }
+
+    /// As [`update`](Self::update), for a change that may drop a slot: it is told what is
+    /// [wrapped](Self::wrapped) under the ring.
+    ///
+    /// # Errors
+    ///
+    /// As there, and if something that is wrapped cannot be read.
+    pub fn update_knowing_wrapped<T>(
+        &self,
+        change: impl FnOnce(&mut KeyRing, &[WrappedKey]) -> Result<T, RingError>,
+    ) -> Result<(T, KeyRing), KeyFileError> {
+        self.update_with(Self::wrapped, change)
+    }
+
+    fn update_with<T>(
+        &self,
+        wrapped: impl FnOnce(&Self) -> Result<Vec<WrappedKey>, KeyFileError>,
         change: impl FnOnce(&mut KeyRing, &[WrappedKey]) -> Result<T, RingError>,
     ) -> Result<(T, KeyRing), KeyFileError> {
         let file = Self::new(fs::canonicalize(&self.path).map_err(|error| self.io(error))?);
-        let _locked = file.lock()?;
+        let locked = file.lock()?;
+        file.remove_leftovers()?;
         let mut ring = file.load()?;
-        let done = change(&mut ring, &file.wrapped()?)
+        let done = change(&mut ring, &wrapped(&file)?)
             .map_err(|source| KeyFileError::Ring { path: self.path.clone(), source })?;
         let temporary = file.write_temporary(&ring)?;
+        file.keep_owner(&locked.0, temporary.as_file())?;
         temporary.persist(&file.path).map_err(|error| self.io(error.error))?;
         file.sync_folder()?;
         Ok((done, ring))
@@ -119,7 +142,7 @@ impl KeyFile {
     /// A temporary file of mode 0600 in the same folder, synced.
     fn write_temporary(&self, ring: &KeyRing) -> Result<tempfile::NamedTempFile, KeyFileError> {
         let mut temporary = tempfile::Builder::new()
-            .prefix(".keys-")
+            .prefix(&self.temporary_prefix())
             .tempfile_in(self.folder())
             .map_err(|error| self.io(error))?;
         temporary
@@ -130,17 +153,93 @@ impl KeyFile {
         Ok(temporary)
     }
 
-    fn lock(&self) -> Result<File, KeyFileError> {
-        let mut name = self.path.clone().into_os_string();
-        name.push(".lock");
-        let mut options = OpenOptions::new();
+    fn temporary_prefix(&self) -> OsString {
+        let mut prefix = OsString::from(".");
+        prefix.push(self.path.file_name().unwrap_or_default());
+        prefix.push("-");
+        prefix
+    }
+
+    /// Removes what a process that died in the middle of an update left behind: it holds keys.
+    fn remove_leftovers(&self) -> Result<(), KeyFileError> {
+        let prefix = self.temporary_prefix();
+        for entry in fs::read_dir(self.folder()).map_err(|error| self.io(error))? {
+            let entry = entry.map_err(|error| self.io(error))?;
+            let name = entry.file_name();
+            if name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes()) {
+                fs::remove_file(entry.path()).map_err(|error| self.io(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks the file itself, which only its owner can open, so that only its owner can hold the
+    /// lock. An update replaces the file: whoever waited for the old one looks again.
+    fn lock(&self) -> Result<Locked, KeyFileError> {
+        loop {
+            let file = self.open()?;
+            file.lock().map_err(|error| self.io(error))?;
+            let locked = Locked(file);
+            if self.is_still(&locked.0)? {
+                return Ok(locked);
+            }
+        }
+    }
+
+    /// Makes an empty file here and locks it until it is closed; `None` if another process has it.
+    pub(super) fn try_to_be_alone(&self) -> Result<Option<Locked>, KeyFileError> {
+        let mut options = File::options();
         options.create(true).truncate(false).write(true);
-        // Nobody else may open it, and so nobody else can hold the lock.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let lock = options.open(name).map_err(|error| self.io(error))?;
-        lock.lock().map_err(|error| self.io(error))?;
-        Ok(lock)
+        let file = options.open(&self.path).map_err(|error| self.io(error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Locked(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(self.io(error)),
+        }
+    }
+
+    /// Opens the file, if it is one: a pipe would block.
+    fn open(&self) -> Result<File, KeyFileError> {
+        if !fs::metadata(&self.path).map_err(|error| self.io(error))?.is_file() {
+            return Err(KeyFileError::NotAFile { path: self.path.clone() });
+        }
+        File::open(&self.path).map_err(|error| self.io(error))
+    }
+
+    #[cfg(unix)]
+    fn is_still(&self, file: &File) -> Result<bool, KeyFileError> {
+        use std::os::unix::fs::MetadataExt as _;
+        let (opened, there) = file
+            .metadata()
+            .and_then(|opened| Ok((opened, fs::metadata(&self.path)?)))
+            .map_err(|error| self.io(error))?;
+        Ok((opened.dev(), opened.ino()) == (there.dev(), there.ino()))
+    }
+
+    #[cfg(not(unix))]
+    fn is_still(&self, _file: &File) -> Result<bool, KeyFileError> {
+        Ok(true)
+    }
+
+    /// An operator who is root must not take the file away from its service.
+    #[cfg(unix)]
+    fn keep_owner(&self, old: &File, new: &File) -> Result<(), KeyFileError> {
+        use std::os::unix::fs::{MetadataExt as _, fchown};
+        let (old, made) = old
+            .metadata()
+            .and_then(|old| Ok((old, new.metadata()?)))
+            .map_err(|error| self.io(error))?;
+        if (old.uid(), old.gid()) == (made.uid(), made.gid()) {
+            return Ok(());
+        }
+        fchown(new, Some(old.uid()), Some(old.gid())).map_err(|error| self.io(error))
+    }
+
+    #[cfg(not(unix))]
+    fn keep_owner(&self, _old: &File, _new: &File) -> Result<(), KeyFileError> {
+        Ok(())
     }
 
     fn folder(&self) -> &Path {
@@ -171,6 +270,18 @@ impl KeyFile {
 
     fn io(&self, source: io::Error) -> KeyFileError {
         KeyFileError::Io { path: self.path.clone(), source }
+    }
+}
+
+/// A file that is locked until this is dropped. It is unlocked explicitly: a child process that is
+/// just being started has a copy of every open file for a moment, and closing ours would not do.
+#[derive(Debug)]
+pub(super) struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // If it fails, closing the file unlocks it a moment later.
+        let _ = self.0.unlock();
     }
 }
 
@@ -209,6 +320,12 @@ pub enum KeyFileError {
         path: PathBuf,
         /// Its permissions.
         mode: u32,
+    },
+    /// It is a folder, a pipe or something else.
+    #[error("{} is not a file", path.display())]
+    NotAFile {
+        /// Where.
+        path: PathBuf,
     },
     /// It does not hold a ring.
     #[error("{} does not hold a key ring", path.display())]
@@ -281,10 +398,8 @@ mod tests {
         let (_folder, file, _ring) = file();
         let mode = |file: &KeyFile| fs::metadata(file.path()).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&file), 0o600);
-        file.update(|ring, _| ring.rotate(&mut rand::rng(), Mode::Sealed, NOW)).unwrap();
+        file.update(|ring| ring.rotate(&mut rand::rng(), Mode::Sealed, NOW)).unwrap();
         assert_eq!(mode(&file), 0o600);
-        let lock = KeyFile::new(file.path().with_extension("json.lock"));
-        assert_eq!(mode(&lock), 0o600);
         for open in [0o640, 0o604, 0o620, 0o602, 0o610, 0o601, 0o644, 0o666] {
             fs::set_permissions(file.path(), fs::Permissions::from_mode(open)).unwrap();
             let error = file.load().unwrap_err();
@@ -297,7 +412,7 @@ mod tests {
     #[test]
     fn a_refused_change_leaves_the_file_alone() {
         let (_folder, file, ring) = file();
-        let refused = file.update(|ring, _| ring.promote(SlotNumber::FIRST, NOW));
+        let refused = file.update(|ring| ring.promote(SlotNumber::FIRST, NOW));
         assert!(matches!(refused, Err(KeyFileError::Ring { .. })));
         assert_eq!(file.load().unwrap().fingerprint(), ring.fingerprint());
     }
@@ -308,7 +423,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    file.update(|ring, _| ring.add(&mut rand::rng(), Mode::Sealed, NOW)).unwrap()
+                    file.update(|ring| ring.add(&mut rand::rng(), Mode::Sealed, NOW)).unwrap()
                 });
             }
         });
@@ -324,9 +439,11 @@ mod tests {
         fs::create_dir(folder.path().join("wrapped")).unwrap();
         let stored = folder.path().join("wrapped/store.key");
         fs::write(&stored, wrapped.to_text() + "\n").unwrap();
-        file.update(|ring, _| ring.rotate(&mut rand::rng(), Mode::Sealed, NOW)).unwrap();
-        file.update(|ring, _| ring.retire(SlotNumber::FIRST, Retire::Immediately, NOW)).unwrap();
-        let drop = || file.update(|ring, wrapped| ring.drop_slot(SlotNumber::FIRST, wrapped));
+        file.update(|ring| ring.rotate(&mut rand::rng(), Mode::Sealed, NOW)).unwrap();
+        file.update(|ring| ring.retire(SlotNumber::FIRST, Retire::Immediately, NOW)).unwrap();
+        let drop = || {
+            file.update_knowing_wrapped(|ring, wrapped| ring.drop_slot(SlotNumber::FIRST, wrapped))
+        };
         let error = drop().unwrap_err();
         assert!(
             matches!(error, KeyFileError::Ring { source: RingError::Wraps(_), .. }),
@@ -334,8 +451,47 @@ mod tests {
         );
         fs::write(&stored, "damaged").unwrap();
         assert!(matches!(drop(), Err(KeyFileError::Wrapped { .. })));
+        file.update(|ring| ring.rotate(&mut rand::rng(), Mode::Sealed, NOW)).unwrap();
         fs::remove_file(&stored).unwrap();
         drop().unwrap();
+    }
+
+    #[test]
+    fn what_a_dead_process_left_behind_is_removed() {
+        let (folder, file, ring) = file();
+        let leftover = file.write_temporary(&ring).unwrap().keep().unwrap().1;
+        let other = folder.path().join(".other.json-abc");
+        fs::write(&other, "not ours").unwrap();
+        file.update(|ring| ring.rotate(&mut rand::rng(), Mode::Sealed, NOW)).unwrap();
+        assert!(!leftover.exists() && other.exists());
+        let mut names: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, [".other.json-abc", "keys.json"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_owner_of_the_file_stays_its_owner() {
+        use std::os::unix::fs::{MetadataExt as _, chown};
+        let (_folder, file, _ring) = file();
+        // Only root may give files away; for others there is nothing to keep.
+        let (uid, gid) = if chown(file.path(), Some(12_345), Some(23_456)).is_ok() {
+            (12_345, 23_456)
+        } else {
+            let own = fs::metadata(file.path()).unwrap();
+            (own.uid(), own.gid())
+        };
+        file.update(|ring| ring.rotate(&mut rand::rng(), Mode::Sealed, NOW)).unwrap();
+        let after = fs::metadata(file.path()).unwrap();
+        assert_eq!((after.uid(), after.gid(), after.mode() & 0o777), (uid, gid, 0o600));
+    }
+
+    #[test]
+    fn only_a_file_is_a_key_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = KeyFile::new(folder.path()).load().unwrap_err();
+        assert!(matches!(error, KeyFileError::NotAFile { .. }), "{error:?}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use zeroize::Zeroizing;
 
 use crate::encoding;
 use crate::key::MasterKey;
-use crate::purpose::LONGEST_LIFE_S;
+use crate::purpose::RETIRE_AFTER_S;
 use crate::time::UnixTime;
 
 pub(crate) use slot::Slot;
@@ -232,7 +232,7 @@ impl KeyRing {
         if slot.state != SlotState::Accepting {
             return Err(RingError::NotAccepting(number));
         }
-        let safe_at = slot.since.plus(u64::from(LONGEST_LIFE_S));
+        let safe_at = slot.since.plus(RETIRE_AFTER_S);
         if when == Retire::AfterLongestLife && now < safe_at {
             return Err(RingError::TooSoon { slot: number, safe_at });
         }
@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     const NOW: UnixTime = UnixTime::from_secs(1_800_000_000);
-    const LATER: UnixTime = UnixTime::from_secs(1_800_000_000 + LONGEST_LIFE_S as u64);
+    const LATER: UnixTime = UnixTime::from_secs(1_800_000_000 + RETIRE_AFTER_S);
 
     fn ring() -> KeyRing {
         KeyRing::generate(&mut rand::rng(), Mode::Sealed, NOW)

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use rand_core::CryptoRng;
 use zeroize::Zeroizing;
 
-use super::file::{KeyFile, KeyFileError};
+use super::file::{KeyFile, KeyFileError, Locked};
 use super::{KeyRing, Mode, ParseRingError, SlotNumber};
 use crate::key::{KeyError, MAX_KEY_TEXT_CHARS, MasterKey};
 use crate::time::UnixTime;
@@ -31,6 +31,9 @@ pub const ATD_KEY_VARIABLE: &str = "ATD_CURSOR_SIGNING_KEY";
 
 /// Name of the key file in the data directory.
 pub const KEY_FILE_NAME: &str = "keys.json";
+
+/// Locked by a process for as long as it has an epoch in the data directory.
+const EPOCH_FILE_NAME: &str = "epoch.lock";
 
 /// Where to look.
 #[expect(missing_debug_implementations, reason = "holds a function")]
@@ -83,6 +86,8 @@ pub struct LoadedRing {
     pub origin: Origin,
     /// The key in `ATD_CURSOR_SIGNING_KEY`, if it is there and is for [`AtdKeyUse::Compat`].
     pub atd_key: Option<AtdSigningKey>,
+    /// Locked while an epoch of this process lasts.
+    epoch: Option<Locked>,
 }
 
 impl LoadedRing {
@@ -119,7 +124,7 @@ impl LoadedRing {
             let ring = load_or_create(folder, sources.mode, rng, now)?;
             (ring, Origin::DataDirectory(folder.to_owned()))
         };
-        Ok(Self { ring, origin, atd_key })
+        Ok(Self { ring, origin, atd_key, epoch: None })
     }
 
     /// Begins a new epoch (`--epoch per-start`) and stores it: tokens of earlier starts answer
@@ -127,8 +132,8 @@ impl LoadedRing {
     ///
     /// # Errors
     ///
-    /// [`LoadRingError::SharedEpoch`] unless the ring is the data directory's own: replicas that
-    /// share a ring would expire each other's tokens.
+    /// [`LoadRingError::SharedEpoch`] unless the ring is the data directory's own, and no other process
+    /// has an epoch there: replicas that share a ring would expire each other's tokens.
     pub fn begin_epoch<R: CryptoRng + ?Sized>(
         &mut self,
         rng: &mut R,
@@ -138,9 +143,17 @@ impl LoadedRing {
         let Origin::DataDirectory(folder) = &self.origin else {
             return Err(LoadRingError::SharedEpoch);
         };
+        let alone = match &self.epoch {
+            Some(_) => None,
+            None => {
+                let alone = KeyFile::new(folder.join(EPOCH_FILE_NAME)).try_to_be_alone()?;
+                Some(alone.ok_or(LoadRingError::SharedEpoch)?)
+            }
+        };
         let (slot, ring) = KeyFile::new(folder.join(KEY_FILE_NAME))
-            .update(|ring, wrapped| ring.begin_epoch(rng, mode, now, wrapped))?;
+            .update_knowing_wrapped(|ring, wrapped| ring.begin_epoch(rng, mode, now, wrapped))?;
         self.ring = ring;
+        self.epoch = self.epoch.take().or(alone);
         Ok(slot)
     }
 }

@@ -105,7 +105,11 @@ impl KeyRing {
                 })
                 .collect(),
         };
-        Zeroizing::new(serde_json::to_string(&text).expect("plain members always serialise"))
+        // Large enough from the start: a buffer that grows leaves copies behind.
+        let mut out = Zeroizing::new(Vec::with_capacity(MAX_KEY_FILE_BYTES));
+        serde_json::to_writer(&mut *out, &text).expect("plain members always serialise");
+        let out = std::str::from_utf8(&out).expect("JSON is UTF-8");
+        Zeroizing::new(out.to_owned())
     }
 }
 

@@ -294,6 +294,24 @@ fn a_token_of_a_retired_key_is_expired_and_an_edited_one_is_not() {
 }
 
 #[test]
+fn a_key_can_be_retired_only_when_no_token_of_it_opens_any_more() {
+    let mut ring = ring(Mode::Sealed);
+    let config = SealerConfig { cursor_ttl_s: 86_400, ..SealerConfig::default() };
+    let sealer = Sealer::new(&ring, config).unwrap();
+    let bound = sealer.bind::<Cursor>(&context()).unwrap();
+    ring.rotate(&mut rand::rng(), Mode::Sealed, NOW).unwrap();
+    // Minted in the second of the promotion, by a replica whose clock is a minute ahead.
+    let token = bound.seal(&mut rand::rng(), at(60), b"x").unwrap();
+    for seconds in (86_000..90_000).step_by(30) {
+        let opens = bound.open(token.as_str(), at(seconds)).is_ok();
+        let retires =
+            ring.clone().retire(SlotNumber::FIRST, Retire::AfterLongestLife, at(seconds)).is_ok();
+        assert!(!(opens && retires), "{seconds} s after the promotion");
+    }
+    ring.retire(SlotNumber::FIRST, Retire::AfterLongestLife, at(90_000)).unwrap();
+}
+
+#[test]
 fn expiry_is_exact_to_the_second() {
     struct Case;
     impl ForPurpose for Case {

@@ -163,6 +163,20 @@ fn an_epoch_per_start_expires_the_tokens_of_earlier_starts() {
 }
 
 #[test]
+fn an_epoch_per_start_refuses_a_data_directory_that_another_process_has_an_epoch_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let setting = Setting { data_directory: Some(folder.path()), ..Setting::default() };
+    let mut one = setting.load().unwrap();
+    let mut other = setting.load().unwrap();
+    one.begin_epoch(&mut rand::rng(), Mode::Sealed, NOW).unwrap();
+    let refused = other.begin_epoch(&mut rand::rng(), Mode::Sealed, NOW).unwrap_err();
+    assert!(matches!(refused, LoadRingError::SharedEpoch));
+    one.begin_epoch(&mut rand::rng(), Mode::Sealed, at(1)).unwrap();
+    drop(one);
+    other.begin_epoch(&mut rand::rng(), Mode::Sealed, at(2)).unwrap();
+}
+
+#[test]
 fn an_epoch_per_start_refuses_a_shared_ring() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shared.json");
