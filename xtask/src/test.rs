@@ -117,6 +117,8 @@ fn clippy(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     let deny = ["--", "-D", "warnings"];
     let workspace = ["clippy", "--workspace", "--all-targets", "--all-features"];
     context.cargo(tally, "clippy: workspace", &[&workspace[..], &deny].concat());
+    let plain = ["clippy", "--package", "handback-token", "--all-targets"];
+    context.cargo(tally, "clippy: without features", &[&plain[..], &deny].concat());
     let interop = ["clippy", "--manifest-path", INTEROP, "--all-targets"];
     context.cargo(tally, "clippy: interop", &[&interop[..], &deny].concat());
     let fuzz = ["clippy", "--manifest-path", FUZZ];
@@ -142,7 +144,7 @@ fn deny(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     if !context.has(Tool::Deny, "deny", tally) {
         return Ok(());
     }
-    for manifest in ["Cargo.toml", INTEROP] {
+    for manifest in ["Cargo.toml", INTEROP, FUZZ] {
         let which = ["deny", "--config", "deny.toml", "--manifest-path", manifest];
         // An exception for interop/ has nothing to match in the workspace.
         let checks = ["check", "--allow", "unused-wrapper", "bans", "licenses", "sources"];
