@@ -178,7 +178,7 @@ const MAX_PAGE_INDEX_BYTES: usize = 5;
 
 /// Unsigned LEB128: seven bits a byte, the lowest first.
 fn write_page_index(out: &mut Vec<u8>, mut index: u32) {
-    loop {
+    for _ in 0..MAX_PAGE_INDEX_BYTES {
         let [.., low] = index.to_be_bytes();
         index >>= 7;
         if index == 0 {

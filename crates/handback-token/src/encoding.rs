@@ -154,6 +154,13 @@ mod tests {
         }
     }
 
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "the length was computed wrongly")]
+    fn a_place_that_is_not_full_is_noticed() {
+        Writer(&mut [0; 3]).put(b"ab").done();
+    }
+
     proptest! {
         #[test]
         fn what_decodes_encodes_to_the_same_text(text in "[A-Za-z0-9_+/= -]{0,200}") {

@@ -124,7 +124,13 @@ impl MacKey {
     #[inline]
     pub(crate) fn mac(&self, len: usize, fill: impl FnOnce(Writer<'_>)) -> [u8; 32] {
         let inner = self.inner.digest(len, fill);
-        self.outer.digest(inner.len(), |writer| writer.put(&inner).done())
+        // The outer message is always one more block: the digest and its padding.
+        let mut block = [0; BLOCK_BYTES];
+        block.split_at_mut(inner.len()).0.copy_from_slice(&inner);
+        pad(&mut block, inner.len(), self.outer.hashed_bytes + inner.len() as u64);
+        let mut state = self.outer.state;
+        compress256(&mut state, &[block]);
+        to_bytes(state)
     }
 }
 

@@ -142,6 +142,15 @@ mod tests {
     }
 
     #[test]
+    fn a_long_text_is_not_decoded() {
+        let refused = |len| MasterKey::from_text(&"AbCd".repeat(len / 4)).unwrap_err();
+        assert_eq!(refused(MAX_KEY_TEXT_CHARS), KeyError::WrongLength { bytes: 192 });
+        for longer in [MAX_KEY_TEXT_CHARS + 4, 10_000_000] {
+            assert_eq!(refused(longer), KeyError::NotBase64);
+        }
+    }
+
+    #[test]
     fn debug_prints_no_bytes() {
         let key = MasterKey::generate(&mut rand::rng());
         assert_eq!(format!("{key:?}"), "MasterKey(..)");

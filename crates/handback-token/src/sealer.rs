@@ -583,6 +583,17 @@ mod tests {
     }
 
     #[test]
+    fn the_defaults_are_those_that_are_documented() {
+        let config = SealerConfig::default();
+        assert_eq!((config.cursor_ttl_s, config.state_ttl_s, config.resume_ttl_s), (900, 300, 900));
+        assert_eq!(
+            (Cursor::MAX_LIFE_S, State::MAX_LIFE_S, Resume::MAX_LIFE_S),
+            (86_400, 3600, 7200)
+        );
+        assert_eq!((Cursor::MAX_CHARS, State::MAX_CHARS, Resume::MAX_CHARS), (512, 16_384, 512));
+    }
+
+    #[test]
     fn the_capacity_is_exact() {
         let context = Context::new(Caller::UNAUTHENTICATED, Operation::Call);
         let sealer = sealer();

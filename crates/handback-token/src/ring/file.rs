@@ -488,6 +488,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrapped_must_be_readable_or_absent() {
+        let (folder, file, _ring) = file();
+        assert_eq!(file.wrapped().unwrap(), []);
+        fs::write(folder.path().join("wrapped"), "a file, not a folder").unwrap();
+        assert!(matches!(file.wrapped(), Err(KeyFileError::Io { .. })));
+    }
+
+    #[test]
+    fn a_bare_name_is_in_the_current_folder() {
+        assert_eq!(KeyFile::new("keys.json").folder(), Path::new("."));
+        assert_eq!(KeyFile::new("a/keys.json").folder(), Path::new("a"));
+    }
+
+    #[test]
     fn only_a_file_is_a_key_file() {
         let folder = tempfile::tempdir().unwrap();
         let error = KeyFile::new(folder.path()).load().unwrap_err();

@@ -444,6 +444,23 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_reused_as_late_as_possible() {
+        let (mut ring, rng) = (ring(), &mut rand::rng());
+        for round in 1..40u8 {
+            let expected = slot(if round % 15 == 0 { 15 } else { round % 15 });
+            assert_eq!(ring.add(rng, Mode::Sealed, NOW), Ok(expected), "round {round}");
+            ring.retire(expected, Retire::Immediately, NOW).unwrap();
+            ring.drop_slot(expected, []).unwrap();
+        }
+    }
+
+    #[test]
+    fn slot_numbers_read_as_numbers() {
+        assert_eq!(format!("{} {:?}", slot(7), slot(15)), "7 15");
+        assert_eq!(SlotNumber::new(16), None);
+    }
+
+    #[test]
     fn refuses_changes_that_skip_a_state() {
         let (mut ring, rng) = (ring(), &mut rand::rng());
         assert_eq!(ring.promote(slot(0), NOW), Err(RingError::NotAccepting(slot(0))));
@@ -519,13 +536,26 @@ mod tests {
     #[test]
     fn an_epoch_begins_on_a_full_ring_of_keys_that_open() {
         let (mut ring, rng) = (ring(), &mut rand::rng());
-        while ring.add(rng, Mode::Sealed, NOW).is_ok() {}
+        for _ in 1..SLOTS {
+            ring.add(rng, Mode::Sealed, NOW).unwrap();
+        }
         let active = ring.active();
         let fresh = ring.begin_epoch(rng, Mode::Sealed, NOW, []).unwrap();
         assert_eq!(ring.slots().count(), SLOTS);
         assert_eq!(ring.slot(active).unwrap().state, SlotState::Retired, "the active one is kept");
         let others = ring.slots().filter(|slot| slot.number != fresh);
         assert!(others.into_iter().all(|slot| slot.state == SlotState::Retired));
+    }
+
+    #[test]
+    fn an_epoch_drops_a_retired_key_before_one_that_opens() {
+        let (mut ring, rng) = (ring(), &mut rand::rng());
+        ring.rotate(rng, Mode::Sealed, NOW).unwrap();
+        for _ in 2..SLOTS {
+            ring.add(rng, Mode::Sealed, NOW).unwrap();
+        }
+        ring.retire(slot(0), Retire::Immediately, LATER).unwrap();
+        assert_eq!(ring.begin_epoch(rng, Mode::Sealed, LATER, []), Ok(slot(0)));
     }
 
     #[test]
@@ -567,7 +597,9 @@ mod tests {
     fn debug_prints_no_key() {
         let ring = ring();
         let secret = ring.dangerous_reveal(slot(0)).unwrap();
-        assert!(!format!("{ring:?} {ring:#?}").contains(secret.as_str()));
+        let shown = format!("{ring:?} {ring:#?}");
+        assert!(!shown.contains(secret.as_str()));
+        assert!(shown.contains(&ring.fingerprint()) && shown.contains(&ring.id().to_string()));
         assert!(ring.dangerous_reveal(slot(1)).is_none());
     }
 

@@ -317,5 +317,8 @@ mod tests {
         let rng = &mut rand::rng();
         assert_eq!(format!("{:?}", DataKey::generate(rng)), "DataKey(..)");
         assert_eq!(format!("{:?}", SigningSeed::generate(rng)), "SigningSeed(..)");
+        let ring = KeyRing::generate(rng, Mode::Sealed, NOW);
+        let wrapped = ring.wrap(&mut rand::rng(), "store", &DataKey::generate(rng)).unwrap();
+        assert_eq!(format!("{wrapped:?}"), "WrappedKey(slot 0)");
     }
 }

@@ -410,6 +410,9 @@ fn debug_shows_neither_token_nor_payload() {
     let shown = format!("{token:?} {opened:?} {bound:?} {sealer:?}");
     assert!(!shown.contains(token.as_str()) && !shown.contains("payload\""));
     assert!(shown.contains(&token.fingerprint().to_string()));
+    for part in ["Opened {", "Bound {", "Sealer {", sealer.audience()] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
 }
 
 proptest! {

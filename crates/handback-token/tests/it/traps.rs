@@ -2,7 +2,7 @@
 
 use handback_token::ring::source::ATD_KEY_VARIABLE;
 use handback_token::{
-    Caller, Context, Cursor, KeyRing, MasterKey, Mode, Operation, Reason, Retire, Sealer,
+    Caller, Context, Cursor, KeyError, KeyRing, MasterKey, Mode, Operation, Reason, Retire, Sealer,
     SealerConfig, SlotNumber, State, args_fingerprint, signing_key_from_env_or_random,
 };
 use serde_json::json;
@@ -76,6 +76,9 @@ fn trap_04_no_zero_or_constant_key_is_reachable() {
     for bad in ["", " ", "short", &zero, &format!("{zero}="), "!!!!", &"A".repeat(1000)] {
         assert!(from_env(bad).is_err(), "{bad:?} must refuse to start");
     }
+    let refused = |blocks| from_env(&"AbCd".repeat(blocks)).unwrap_err();
+    assert_eq!(refused(64), KeyError::WrongLength { bytes: 192 });
+    assert_eq!(refused(65), KeyError::NotBase64, "a long text is not decoded");
     assert!(from_env("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY").is_ok());
     assert!(from_env(" MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n").is_ok());
     let unset = |_: &str| None;
