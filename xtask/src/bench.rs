@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::process::{Finished, Shell};
+use crate::process::{Finished, Shell, Variables};
 
 const MANIFEST: &str = "interop/Cargo.toml";
 const BINARY: &str = "bench-tokens";
@@ -19,7 +19,7 @@ pub(crate) fn run(shell: &Shell) -> Result<bool> {
 }
 
 /// The short form, in the development profile: every contender runs and has the right sizes.
-pub(crate) fn smoke(shell: &Shell) -> Result<Finished> {
+pub(crate) fn smoke(shell: &Shell, variables: &Variables) -> Result<Finished> {
     let run = ["run", "--manifest-path", MANIFEST, "--bin", BINARY];
-    shell.run(shell.cargo(&run).args(["--", "--smoke"]))
+    shell.run(shell.cargo(&run).args(["--", "--smoke"]).envs(variables))
 }

@@ -12,6 +12,7 @@ mod fuzz;
 mod links;
 mod lock;
 mod mutants;
+mod postgres;
 mod process;
 mod readme;
 mod report;

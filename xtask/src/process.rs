@@ -1,5 +1,6 @@
 //! Running commands: output is shown as it comes and kept for counting and for the report.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -15,6 +16,9 @@ use crate::config::Config;
 pub(crate) struct Shell {
     pub(crate) config: Config,
 }
+
+/// What some commands find in their environment beside what all of them share.
+pub(crate) type Variables = BTreeMap<&'static str, String>;
 
 /// A command that has ended.
 #[derive(Debug)]
@@ -90,6 +94,11 @@ impl Shell {
             anyhow::bail!("`{}` ended with {}: {stderr}", describe(command), output.status);
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Whether this program may do everything, and should not do some things.
+    pub(crate) fn is_root(&self) -> Result<bool> {
+        Ok(self.read(self.command("id").arg("-u"))?.trim() == "0")
     }
 
     /// Prints a line of progress.

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{Finished, Shell};
+use crate::process::{Finished, Shell, Variables};
 use crate::report::{Tally, tail};
 use crate::scratch::Scratch;
 
@@ -21,7 +21,7 @@ const PACKAGE: &str = "handback-cli";
 const BINARY: &str = "handback";
 
 /// Builds the binary and runs every command.
-pub(crate) fn check(shell: &Shell, tally: &mut Tally) -> Result<()> {
+pub(crate) fn check(shell: &Shell, variables: &Variables, tally: &mut Tally) -> Result<()> {
     let text = fs::read_to_string(shell.config.root.join(README))
         .with_context(|| format!("failed to read {README}"))?;
     let examples = examples(&text);
@@ -32,7 +32,8 @@ pub(crate) fn check(shell: &Shell, tally: &mut Tally) -> Result<()> {
     let home = Scratch::new("readme")?;
     for example in &examples {
         let what = format!("{README}:{}: {}", example.line, example.command);
-        match shell.run(&mut command(shell, home.path(), &example.command)?) {
+        let mut command = command(shell, home.path(), &example.command)?;
+        match shell.run(command.envs(variables)) {
             Ok(finished) => judge(tally, &what, example, &finished),
             Err(error) => tally.error(&what, &error),
         }

@@ -8,7 +8,8 @@ use crate::bench;
 use crate::fuzz::{self, Corpus};
 use crate::links;
 use crate::lock;
-use crate::process::Shell;
+use crate::postgres::Cluster;
+use crate::process::{Shell, Variables};
 use crate::readme;
 use crate::report::{Row, Tally, print_header, print_table};
 use crate::tools::{Tool, Tools};
@@ -20,11 +21,18 @@ const FUZZ_SECONDS: u32 = 10;
 const INTEROP: &str = "interop/Cargo.toml";
 const FUZZ: &str = "fuzz/Cargo.toml";
 
+/// Tells tests where a PostgreSQL server is, in which they may do as they like.
+const POSTGRES_URL: &str = "HANDBACK_TEST_POSTGRES";
+
+/// Names the services without which a test fails; without others it skips.
+const REQUIRED: &str = "HANDBACK_TEST_REQUIRE";
+
 /// The phases in their order.
-const PHASES: [Phase; 13] = [
+const PHASES: [Phase; 14] = [
     Phase { name: "tools", run: tools },
     Phase { name: "fmt", run: fmt },
     Phase { name: "clippy", run: clippy },
+    Phase { name: "services", run: services },
     Phase { name: "unit", run: unit },
     Phase { name: "docs", run: docs },
     Phase { name: "deny", run: deny },
@@ -48,8 +56,12 @@ pub(crate) fn run(shell: &Shell, names: &[&str]) -> Result<bool> {
         bail!("`test` has no phase `{unknown}`; there are {}", phase_names().join(", "));
     }
     println!("target directory: {}", shell.config.target_dir.display());
-    let mut context =
-        Context { shell, tools: Tools::new(shell), tree_before: Snapshot::take(shell) };
+    let mut context = Context {
+        shell,
+        tools: Tools::new(shell),
+        tree_before: Snapshot::take(shell),
+        postgres: Service::Untried,
+    };
     let mut total = Tally::default();
     let mut rows = Vec::new();
     for phase in PHASES.iter().filter(|phase| names.is_empty() || names.contains(&phase.name)) {
@@ -79,6 +91,15 @@ struct Context<'a> {
     shell: &'a Shell,
     tools: Tools<'a>,
     tree_before: Result<Snapshot>,
+    postgres: Service,
+}
+
+/// What a phase that needs it starts, and what runs until the last phase is over.
+#[derive(Debug)]
+enum Service {
+    Untried,
+    Running(Cluster),
+    Missing,
 }
 
 impl Context<'_> {
@@ -87,6 +108,34 @@ impl Context<'_> {
         let Err(why) = self.tools.ensure(tool) else { return true };
         tally.unavailable(self.shell.config.ci, phase, &why);
         false
+    }
+
+    /// The server, started on the first call; if that fails, the first phase to ask is counted as
+    /// it should be.
+    fn postgres(&mut self, phase: &str, tally: &mut Tally) -> Option<&Cluster> {
+        if matches!(self.postgres, Service::Untried) {
+            let started = self.tools.ensure(Tool::Postgres).and_then(|()| {
+                Cluster::start(self.shell).map_err(|error| format!("no PostgreSQL: {error:#}"))
+            });
+            self.postgres = match started {
+                Ok(cluster) => Service::Running(cluster),
+                Err(why) => {
+                    let what = format!("{phase}: postgresql");
+                    tally.unavailable(self.shell.config.ci, &what, &why);
+                    Service::Missing
+                }
+            };
+        }
+        match &self.postgres {
+            Service::Running(cluster) => Some(cluster),
+            Service::Untried | Service::Missing => None,
+        }
+    }
+
+    /// What tests learn about the services, which are started if need be.
+    fn variables(&mut self, phase: &str, tally: &mut Tally) -> Variables {
+        let url = self.postgres(phase, tally).map(|cluster| cluster.url().to_owned());
+        variables(url, self.shell.config.ci)
     }
 
     /// Counts a Cargo command as one check.
@@ -126,9 +175,18 @@ fn clippy(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
+fn services(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
+    if context.postgres("services", tally).is_some() {
+        tally.pass();
+    }
+    Ok(())
+}
+
 fn unit(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
+    let variables = context.variables("unit", tally);
     let args = ["test", "--workspace", "--all-features", "--no-fail-fast"];
-    tally.cargo_test("unit", context.shell.run(&mut context.shell.cargo(&args)));
+    let mut test = context.shell.cargo(&args);
+    tally.cargo_test("unit", context.shell.run(test.envs(&variables)));
     Ok(())
 }
 
@@ -184,12 +242,14 @@ fn fuzz(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
 }
 
 fn bench(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
-    tally.check("bench: smoke run", bench::smoke(context.shell));
+    let variables = context.variables("bench", tally);
+    tally.check("bench: smoke run", bench::smoke(context.shell, &variables));
     Ok(())
 }
 
 fn readme(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
-    readme::check(context.shell, tally)
+    let variables = context.variables("readme", tally);
+    readme::check(context.shell, &variables, tally)
 }
 
 /// Without Git, as in an unpacked archive, there is nothing to compare with.
@@ -206,9 +266,40 @@ fn clean(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
+/// In CI a test must not skip, whether or not the server is there.
+fn variables(postgres_url: Option<String>, ci: bool) -> Variables {
+    let url = postgres_url.map(|url| (POSTGRES_URL, url));
+    let required = ci.then(|| (REQUIRED, "postgres".to_owned()));
+    url.into_iter().chain(required).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check_variables(url: Option<&str>, ci: bool, expected: &[(&'static str, &str)]) {
+        let expected = expected.iter().map(|&(name, value)| (name, value.to_owned()));
+        assert_eq!(variables(url.map(str::to_owned), ci), expected.collect());
+    }
+
+    #[test]
+    fn tests_learn_where_the_server_is() {
+        check_variables(Some("url"), false, &[("HANDBACK_TEST_POSTGRES", "url")]);
+        check_variables(None, false, &[]);
+    }
+
+    #[test]
+    fn tests_must_not_skip_in_ci() {
+        let required = ("HANDBACK_TEST_REQUIRE", "postgres");
+        check_variables(Some("url"), true, &[("HANDBACK_TEST_POSTGRES", "url"), required]);
+        check_variables(None, true, &[required]);
+    }
+
+    #[test]
+    fn services_start_before_the_tests() {
+        let place = |name| phase_names().iter().position(|&phase| phase == name);
+        assert_eq!(place("services").map(|at| at + 1), place("unit"));
+    }
 
     #[test]
     fn phase_names_are_distinct() {

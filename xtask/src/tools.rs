@@ -1,14 +1,16 @@
 //! Programs that the checks need and that Cargo does not bring along.
 //!
 //! What is found on the search path is used as it is. The rest is installed below the cache folder,
-//! so that neither the checkout nor the user's own tools change.
+//! so that neither the checkout nor the user's own tools change. PostgreSQL is the exception: it
+//! comes as a package of the system, which only root can install.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 
+use crate::postgres;
 use crate::process::{Finished, Shell};
 use crate::report::tail;
 
@@ -17,18 +19,22 @@ const REQUIREMENTS: &str = "vectors/requirements.txt";
 /// Written last, so that an environment without it is known to be half made.
 const STAMP: &str = "handback-requirements.txt";
 
+/// Read by Debian's package when it is installed.
+const CLUSTER_SETTINGS: &str = "/etc/postgresql-common/createcluster.d";
+
 /// A program that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tool {
     Deny,
     Fuzz,
     Mutants,
+    Postgres,
     Python,
 }
 
 impl Tool {
     /// What `cargo xtask test` needs.
-    pub(crate) const OF_TEST: [Self; 3] = [Self::Deny, Self::Fuzz, Self::Python];
+    pub(crate) const OF_TEST: [Self; 4] = [Self::Deny, Self::Fuzz, Self::Python, Self::Postgres];
 
     /// The name that reports use.
     pub(crate) fn name(self) -> &'static str {
@@ -36,19 +42,28 @@ impl Tool {
             Self::Deny => "cargo-deny",
             Self::Fuzz => "cargo-fuzz",
             Self::Mutants => "cargo-mutants",
+            Self::Postgres => "postgresql",
             Self::Python => "python environment",
         }
     }
 
-    /// The version that is installed where none is found; `None` for what is not a Cargo package.
-    fn version(self) -> Option<&'static str> {
+    /// Where it comes from if it is not found.
+    fn source(self) -> Source {
         match self {
-            Self::Deny => Some("0.20.2"),
-            Self::Fuzz => Some("0.13.2"),
-            Self::Mutants => Some("27.1.0"),
-            Self::Python => None,
+            Self::Deny => Source::Cargo { version: "0.20.2" },
+            Self::Fuzz => Source::Cargo { version: "0.13.2" },
+            Self::Mutants => Source::Cargo { version: "27.1.0" },
+            Self::Postgres => Source::Debian,
+            Self::Python => Source::Requirements,
         }
     }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Cargo { version: &'static str },
+    Debian,
+    Requirements,
 }
 
 /// The tools of one run; each is looked for, and if need be installed, once.
@@ -68,9 +83,10 @@ impl<'a> Tools<'a> {
     pub(crate) fn ensure(&mut self, tool: Tool) -> Result<(), String> {
         let shell = self.shell;
         let known = self.known.entry(tool).or_insert_with(|| {
-            let outcome = match tool.version() {
-                Some(version) => ensure_package(shell, tool.name(), version),
-                None => ensure_venv(shell),
+            let outcome = match tool.source() {
+                Source::Cargo { version } => ensure_package(shell, tool.name(), version),
+                Source::Debian => ensure_postgres(shell),
+                Source::Requirements => ensure_venv(shell),
             };
             outcome.map_err(|error| format!("{} can not be had: {error:#}", tool.name()))
         });
@@ -93,7 +109,7 @@ fn ensure_package(shell: &Shell, name: &str, version: &str) -> Result<()> {
     Ok(())
 }
 
-fn find(shell: &Shell, name: &str) -> Option<std::path::PathBuf> {
+fn find(shell: &Shell, name: &str) -> Option<PathBuf> {
     std::env::split_paths(&shell.config.path).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
@@ -127,9 +143,87 @@ fn make_venv(shell: &Shell, venv: &Path) -> Result<()> {
     succeed(shell.run(&mut install)?)
 }
 
+fn ensure_postgres(shell: &Shell) -> Result<()> {
+    if let Some(found) = postgres::programs(&shell.config.path) {
+        println!("postgresql: {}", found.display());
+        return Ok(());
+    }
+    if find(shell, "apt-get").is_none() || !shell.is_root()? {
+        bail!("no server is installed (Debian has it in the package postgresql)");
+    }
+    println!("postgresql: installing Debian's package; this takes a minute");
+    let _no_cluster = NoCluster::new(Path::new(CLUSTER_SETTINGS))
+        .with_context(|| format!("failed to write below {CLUSTER_SETTINGS}"))?;
+    apt_get(shell, &["update"])?;
+    apt_get(shell, &["install", "--yes", "--no-install-recommends", "postgresql"])?;
+    postgres::programs(&shell.config.path).context("no server is there after its installation")?;
+    Ok(())
+}
+
+fn apt_get(shell: &Shell, args: &[&str]) -> Result<()> {
+    let mut command = shell.command("apt-get");
+    command.args(["-o", "DPkg::Lock::Timeout=120"]).args(args);
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    succeed(shell.run(&mut command)?)
+}
+
+/// While it lives, Debian's package neither makes nor starts a cluster when it is installed.
+#[derive(Debug)]
+struct NoCluster(PathBuf);
+
+impl NoCluster {
+    fn new(settings: &Path) -> io::Result<Self> {
+        fs::create_dir_all(settings)?;
+        let file = settings.join("handback-xtask.conf");
+        fs::write(&file, "create_main_cluster = false\n")?;
+        Ok(Self(file))
+    }
+}
+
+impl Drop for NoCluster {
+    fn drop(&mut self) {
+        // Folders that are in use, and only those, stay.
+        let _ = fs::remove_file(&self.0);
+        for dir in self.0.ancestors().skip(1).take(2) {
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}
+
 fn succeed(finished: Finished) -> Result<()> {
     if finished.success {
         return Ok(());
     }
     bail!("the command failed:\n{}", tail(&finished.log).join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn the_setting_against_a_cluster_goes_away_with_its_folders() {
+        let scratch = Scratch::new("no-cluster").unwrap();
+        let common = scratch.path().join("postgresql-common");
+        let settings = common.join("createcluster.d");
+        let no_cluster = NoCluster::new(&settings).unwrap();
+        let text = fs::read_to_string(settings.join("handback-xtask.conf")).unwrap();
+        assert_eq!(text, "create_main_cluster = false\n");
+        drop(no_cluster);
+        assert!(!common.exists());
+        assert!(scratch.path().exists());
+    }
+
+    #[test]
+    fn the_settings_of_others_stay() {
+        let scratch = Scratch::new("no-cluster-others").unwrap();
+        let settings = scratch.path().join("createcluster.d");
+        fs::create_dir(&settings).unwrap();
+        fs::write(settings.join("own.conf"), "ssl = off\n").unwrap();
+        drop(NoCluster::new(&settings).unwrap());
+        let left: Vec<_> =
+            fs::read_dir(&settings).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["own.conf"]);
+    }
 }
