@@ -432,6 +432,17 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_on_a_file_that_was_replaced_is_not_taken_for_one_on_its_successor() {
+        let (_folder, file, _ring) = file();
+        let opened = file.open().unwrap();
+        assert!(file.is_still(&opened).unwrap());
+        let successor = file.path.with_extension("successor");
+        fs::copy(&file.path, &successor).unwrap();
+        fs::rename(&successor, &file.path).unwrap();
+        assert!(!file.is_still(&opened).unwrap());
+    }
+
+    #[test]
     fn a_slot_that_wraps_a_stored_key_is_kept() {
         let (folder, file, ring) = file();
         let rng = &mut rand::rng();
