@@ -1,0 +1,255 @@
+//! The seam between pages and where items come from.
+//!
+//! A [`Collection`] finds the rows of a window and counts; everything else (parameters, cursors,
+//! page info, projection) is done once for all collections. Its functions block: they scan memory,
+//! read files or wait for a database. A server runs them where blocking is allowed.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::filter::Filter;
+use crate::order::Order;
+use crate::scalar::Scalar;
+use crate::schema::Schema;
+
+/// Anything that can be listed, searched and paged.
+pub trait Collection: Debug + Send + Sync {
+    /// What it says of itself. Sources that change are looked at again from time to time.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectionError`] if the source cannot be read.
+    fn schema(&self) -> Result<Arc<Schema>, CollectionError>;
+
+    /// The rows of a window, with the truth about what is on either side of it.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectionError`]. Never a part of a window, except where [`Fetch::budget_bytes`] says so.
+    fn fetch(&self, fetch: &Fetch<'_>) -> Result<Fetched, CollectionError>;
+
+    /// How many items match.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectionError`] if the source cannot be read.
+    fn count(&self, query: &Query) -> Result<u64, CollectionError>;
+
+    /// Gives every matching row to `sink`, in order, as of one moment, with all columns.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectionError`] of the source, or the first one of `sink`, which ends the scan.
+    fn scan(&self, query: &Query, sink: Sink<'_>) -> Result<(), CollectionError>;
+
+    /// For people who look at what there is.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectionError`] if the source cannot be read.
+    fn about(&self) -> Result<About, CollectionError>;
+}
+
+/// What takes the rows of a [`scan`](Collection::scan).
+pub type Sink<'a> = &'a mut dyn FnMut(Row) -> Result<(), CollectionError>;
+
+/// Which items, in which order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "collections take it apart")]
+pub struct Query {
+    /// Items for which this holds.
+    pub filter: Filter,
+    /// And in which one of these words occurs, if there are any.
+    pub search: Search,
+    /// A total order.
+    pub order: Order,
+}
+
+/// Words, of which one must occur in an item: in a text column, or in any text of a JSON item.
+/// ASCII letters match in either case. No words match everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Search(Vec<String>);
+
+impl Search {
+    /// A search for the words of `text`, as separated by white space.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        let mut words: Vec<_> = text.split_whitespace().map(str::to_ascii_lowercase).collect();
+        words.sort_unstable();
+        words.dedup();
+        Self(words)
+    }
+
+    /// The words, their ASCII letters in lower case.
+    #[must_use]
+    pub fn words(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Whether everything matches.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether one of the words occurs in `text`.
+    #[must_use]
+    pub fn matches(&self, text: &str) -> bool {
+        let lower = text.to_ascii_lowercase();
+        self.0.iter().any(|word| lower.contains(word.as_str()))
+    }
+}
+
+/// A window that is asked for.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "collections take it apart")]
+pub struct Fetch<'a> {
+    /// Which items, in which order.
+    pub query: &'a Query,
+    /// Where the window is.
+    pub window: Window<'a>,
+    /// The columns that the answer needs; all of them if there is no list. A collection may give
+    /// more.
+    pub columns: Option<&'a [String]>,
+    /// Once the items of a window are longer than this together, a collection may leave out the
+    /// rest (those farthest from where the window starts), and says that there are more. The first
+    /// item is always there.
+    pub budget_bytes: usize,
+}
+
+/// Where a window is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::exhaustive_enums, reason = "collections serve each of them")]
+pub enum Window<'a> {
+    /// The first `limit` items after a place, or of all.
+    Forward {
+        /// The place: as in [`Row::place`].
+        after: Option<&'a [Scalar]>,
+        /// How many.
+        limit: usize,
+    },
+    /// The last `limit` items before a place, or of all; in forward order.
+    Backward {
+        /// The place: as in [`Row::place`].
+        before: Option<&'a [Scalar]>,
+        /// How many.
+        limit: usize,
+    },
+    /// `limit` items after the first `offset`.
+    Offset {
+        /// How many are left out.
+        offset: u64,
+        /// How many.
+        limit: usize,
+    },
+}
+
+impl Window<'_> {
+    /// How many items it has at most.
+    #[must_use]
+    pub const fn limit(&self) -> usize {
+        match self {
+            Self::Forward { limit, .. }
+            | Self::Backward { limit, .. }
+            | Self::Offset { limit, .. } => *limit,
+        }
+    }
+}
+
+/// One item of a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "collections make it")]
+pub struct Row {
+    /// The item as JSON text: valid, and without anything around it.
+    pub item: String,
+    /// Its place in the order: one value per sort key, and what else the collection needs to find
+    /// the place again. It travels in cursors; the item itself may be gone by then.
+    pub place: Vec<Scalar>,
+}
+
+/// A window as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "collections make it")]
+pub struct Fetched {
+    /// The rows, in forward order.
+    pub rows: Vec<Row>,
+    /// Whether items exist before the first row. Without rows: before the window, or, where the
+    /// window starts at a place and goes forward, at or before the place.
+    pub more_before: bool,
+    /// Whether items exist after the last row. Without rows: as above, the other way round.
+    pub more_after: bool,
+    /// What an operator should know about how the rows were found.
+    pub served: Served,
+}
+
+/// How the rows of a window were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "either is reported or not")]
+pub enum Served {
+    /// By an index, or in memory: as fast at every depth.
+    Directly,
+    /// By reading everything that matches; with what would help.
+    ByScan {
+        /// For example: "an index on (created_at, id) would serve this order".
+        hint: String,
+    },
+}
+
+/// For people who look at what there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "collections make it")]
+pub struct About {
+    /// What it is: "sqlite table", "json array".
+    pub source: String,
+    /// How many items there are, if that is known without counting for long.
+    pub items: Option<u64>,
+    /// Bytes of storage, if that is known.
+    pub bytes: Option<u64>,
+    /// Indexes that serve orders: for people, such as "(status, id) unique".
+    pub indexes: Vec<String>,
+}
+
+/// Why a collection did not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CollectionError {
+    /// A place of a cursor belongs to a state of the source that is gone: the file was changed.
+    #[error("the source has changed since the cursor was given out")]
+    Changed,
+    /// A value does not fit its column.
+    #[error("column '{field}' takes {expected}")]
+    BadValue {
+        /// Which member.
+        field: String,
+        /// What it takes.
+        expected: String,
+    },
+    /// A place that this collection did not give out.
+    #[error("a place that does not fit the order")]
+    BadPlace,
+    /// The order is not served by an index, and configuration wants that.
+    #[error("no index serves this order")]
+    NotIndexed {
+        /// What would help.
+        hint: String,
+    },
+    /// The source is not there any more: dropped, deleted, renamed.
+    #[error("the source is gone: {0}")]
+    Gone(String),
+    /// The source did not answer in time, is locked, or cannot be reached: to try again later.
+    #[error("the source is not available: {0}")]
+    Unavailable(String),
+    /// The source holds something that cannot be shown, such as text that is not UTF-8.
+    #[error("the source is damaged: {0}")]
+    Damaged(String),
+    /// An item, or a copy of items, is larger than what may be held.
+    #[error("{what} has more than {limit} {unit}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// What it is measured in.
+        unit: &'static str,
+        /// How much is allowed.
+        limit: u64,
+    },
+}

@@ -1,0 +1,491 @@
+//! From the JSON of a request to a [`Filter`].
+//!
+//! ```text
+//! filter     = { member… }                            all members hold
+//! member     = "and": [filter…] | "or": [filter…] | "not": filter
+//!            | field: value                            equal; null: is null
+//!            | field: { operator… }                    all operators hold
+//! operator   = "eq" | "ne" | "gt" | "gte" | "lt" | "lte": value
+//!            | "in" | "not_in": [value…] | "contains": value | "starts_with": text
+//!            | "is_null": true | false
+//! field      = a column, or a path of an open schema; "column:NAME" for a column called like
+//!              one of the words above
+//! ```
+
+use serde_json::{Map, Value};
+
+use super::{Filter, Test};
+use crate::scalar::Scalar;
+use crate::schema::{Column, FieldPath, Kind, Schema};
+
+/// How deep filters may be nested: far deeper than anyone writes, and no danger to a stack.
+pub const MAX_FILTER_DEPTH: usize = 16;
+
+/// How many tests and connectives a filter may have: each becomes a condition of a statement.
+pub const MAX_FILTER_NODES: usize = 256;
+
+/// How many values `in` may have, over all of a filter.
+pub const MAX_IN_VALUES: usize = 1000;
+
+/// A filter that is refused. The texts go to the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterError {
+    /// A member of the filter is not what it should be.
+    Invalid {
+        /// Which one: `filter.price`.
+        param_name: String,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        actual: String,
+    },
+    /// No column has this name.
+    UnknownField {
+        /// The name.
+        name: String,
+    },
+    /// The tree is too deep or too large.
+    TooLarge {
+        /// In what respect, for details.
+        what: &'static str,
+        /// How much is allowed.
+        limit: usize,
+        /// How much it is, as far as it was counted.
+        actual: usize,
+    },
+}
+
+impl Filter {
+    /// Checks a caller's filter against the schema of its collection.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError`] for the first fault.
+    pub fn parse(value: &Value, schema: &Schema) -> Result<Self, FilterError> {
+        let Value::Object(members) = value else {
+            return Err(invalid("filter", "object", json_type(value)));
+        };
+        let mut parser = Parser { schema, nodes: 0, values: 0 };
+        parser.members(members, 1)
+    }
+}
+
+struct Parser<'a> {
+    schema: &'a Schema,
+    nodes: usize,
+    values: usize,
+}
+
+impl Parser<'_> {
+    fn node(&mut self, depth: usize) -> Result<(), FilterError> {
+        self.nodes += 1;
+        let too_large = |what, limit, actual| Err(FilterError::TooLarge { what, limit, actual });
+        if self.nodes > MAX_FILTER_NODES {
+            return too_large("filter_nodes", MAX_FILTER_NODES, self.nodes);
+        }
+        if depth > MAX_FILTER_DEPTH {
+            return too_large("nesting_depth", MAX_FILTER_DEPTH, depth);
+        }
+        Ok(())
+    }
+
+    fn members(
+        &mut self,
+        members: &Map<String, Value>,
+        depth: usize,
+    ) -> Result<Filter, FilterError> {
+        self.node(depth)?;
+        let mut filters = Vec::with_capacity(members.len());
+        for (name, value) in members {
+            filters.push(match name.as_str() {
+                "and" => Filter::All(self.list("and", value, depth + 1)?),
+                "or" => Filter::Any(self.list("or", value, depth + 1)?),
+                "not" => match value {
+                    Value::Object(inner) => Filter::Not(Box::new(self.members(inner, depth + 1)?)),
+                    other => return Err(invalid("filter.not", "object", json_type(other))),
+                },
+                name => self.field(name, value, depth + 1)?,
+            });
+        }
+        Ok(one_or(filters, Filter::All))
+    }
+
+    fn list(
+        &mut self,
+        word: &str,
+        value: &Value,
+        depth: usize,
+    ) -> Result<Vec<Filter>, FilterError> {
+        let Value::Array(filters) = value else {
+            return Err(invalid(&format!("filter.{word}"), "array of objects", json_type(value)));
+        };
+        self.node(depth)?;
+        filters
+            .iter()
+            .map(|filter| match filter {
+                Value::Object(members) => self.members(members, depth + 1),
+                other => {
+                    let name = format!("filter.{word}");
+                    Err(invalid(&name, "array of objects", json_type(other)))
+                }
+            })
+            .collect()
+    }
+
+    fn field(&mut self, name: &str, value: &Value, depth: usize) -> Result<Filter, FilterError> {
+        self.node(depth)?;
+        let Some(path) = self.schema.resolve(name) else {
+            return Err(FilterError::UnknownField { name: name.to_owned() });
+        };
+        let field = Field {
+            param_name: format!("filter.{name}"),
+            column: path.column().and_then(|name| self.schema.column(name)).cloned(),
+            path,
+        };
+        match value {
+            Value::Object(operators) if Scalar::from_json(value).is_none() => {
+                if operators.is_empty() {
+                    return Err(invalid(&field.param_name, "value or operators", "empty object"));
+                }
+                let tests = operators
+                    .iter()
+                    .map(|(operator, value)| self.operator(&field, operator, value, depth + 1))
+                    .collect::<Result<Vec<_>, _>>()?;
+                Ok(one_or(tests, Filter::All))
+            }
+            value => self.operator(&field, "eq", value, depth),
+        }
+    }
+
+    fn operator(
+        &mut self,
+        field: &Field,
+        operator: &str,
+        value: &Value,
+        depth: usize,
+    ) -> Result<Filter, FilterError> {
+        self.node(depth)?;
+        let param_name = format!("{}.{operator}", field.param_name);
+        Ok(match operator {
+            "eq" => field.equal(value)?,
+            "ne" => not(field.equal(value)?),
+            "gt" => field.test(Test::Greater(field.ordered(&param_name, value)?)),
+            "gte" => field.test(Test::GreaterOrEqual(field.ordered(&param_name, value)?)),
+            "lt" => field.test(Test::Less(field.ordered(&param_name, value)?)),
+            "lte" => field.test(Test::LessOrEqual(field.ordered(&param_name, value)?)),
+            "in" => self.one_of(field, &param_name, value)?,
+            "not_in" => not(self.one_of(field, &param_name, value)?),
+            "contains" => field.contains(&param_name, value)?,
+            "starts_with" => match value {
+                Value::String(start) => {
+                    field.must_be_text(&param_name)?;
+                    field.test(Test::StartsWith(start.clone()))
+                }
+                other => return Err(invalid(&param_name, "string", json_type(other))),
+            },
+            "is_null" => match value {
+                Value::Bool(true) => field.test(Test::IsNull),
+                Value::Bool(false) => not(field.test(Test::IsNull)),
+                other => return Err(invalid(&param_name, "boolean", json_type(other))),
+            },
+            _ => {
+                return Err(invalid(
+                    &param_name,
+                    "one of eq, ne, gt, gte, lt, lte, in, not_in, contains, starts_with, is_null",
+                    "unknown operator",
+                ));
+            }
+        })
+    }
+
+    fn one_of(
+        &mut self,
+        field: &Field,
+        param_name: &str,
+        value: &Value,
+    ) -> Result<Filter, FilterError> {
+        let Value::Array(values) = value else {
+            return Err(invalid(param_name, "array of values", json_type(value)));
+        };
+        self.values += values.len();
+        if self.values > MAX_IN_VALUES {
+            return Err(FilterError::TooLarge {
+                what: "array_elements",
+                limit: MAX_IN_VALUES,
+                actual: self.values,
+            });
+        }
+        let mut scalars = Vec::with_capacity(values.len());
+        let mut null = false;
+        for value in values {
+            match field.scalar(param_name, value)? {
+                Scalar::Null => null = true,
+                scalar => scalars.push(scalar),
+            }
+        }
+        let among = field.test(Test::In(scalars));
+        Ok(if null { Filter::Any(vec![among, field.test(Test::IsNull)]) } else { among })
+    }
+}
+
+struct Field {
+    param_name: String,
+    path: FieldPath,
+    column: Option<Column>,
+}
+
+impl Field {
+    fn test(&self, test: Test) -> Filter {
+        Filter::Field(self.path.clone(), test)
+    }
+
+    fn equal(&self, value: &Value) -> Result<Filter, FilterError> {
+        Ok(match self.scalar(&self.param_name, value)? {
+            Scalar::Null => self.test(Test::IsNull),
+            scalar => self.test(Test::Equal(scalar)),
+        })
+    }
+
+    fn ordered(&self, param_name: &str, value: &Value) -> Result<Scalar, FilterError> {
+        match self.scalar(param_name, value)? {
+            Scalar::Null => Err(invalid(param_name, self.kind().name(), "null")),
+            scalar => Ok(scalar),
+        }
+    }
+
+    fn contains(&self, param_name: &str, value: &Value) -> Result<Filter, FilterError> {
+        match Scalar::from_json(value) {
+            None | Some(Scalar::Null) => Err(invalid(param_name, "value", json_type(value))),
+            Some(scalar @ Scalar::Text(_)) => {
+                self.must_be_text(param_name)?;
+                Ok(self.test(Test::Contains(scalar)))
+            }
+            Some(scalar) if *self.kind() == Kind::Any => Ok(self.test(Test::Contains(scalar))),
+            Some(_) => Err(invalid(param_name, "string", json_type(value))),
+        }
+    }
+
+    fn must_be_text(&self, param_name: &str) -> Result<(), FilterError> {
+        match self.kind() {
+            Kind::Any | Kind::Text => Ok(()),
+            other => {
+                let actual = format!("column of type {}", other.name());
+                Err(invalid(param_name, "operator for this column", &actual))
+            }
+        }
+    }
+
+    fn kind(&self) -> &Kind {
+        self.column.as_ref().map_or(&Kind::Any, |column| &column.kind)
+    }
+
+    /// The scalar of a value, if the column can be compared with it.
+    fn scalar(&self, param_name: &str, value: &Value) -> Result<Scalar, FilterError> {
+        let kind = self.kind();
+        let wrong = || invalid(param_name, kind.name(), json_type(value));
+        let scalar = Scalar::from_json(value).ok_or_else(wrong)?;
+        let fits = match (kind, &scalar) {
+            (_, Scalar::Null) | (Kind::Any, _) => true,
+            (Kind::Boolean, Scalar::Bool(_)) => true,
+            (Kind::Integer | Kind::Number, Scalar::Int(_) | Scalar::Real(_)) => true,
+            (Kind::Number, Scalar::Text(_)) => value.is_object(),
+            (Kind::Text | Kind::Named(_), Scalar::Text(_)) => !value.is_object(),
+            (Kind::Blob, Scalar::Blob(_)) => true,
+            _ => false,
+        };
+        if !fits {
+            if *kind == Kind::Json {
+                return Err(invalid(param_name, "null test for this column", json_type(value)));
+            }
+            return Err(wrong());
+        }
+        Ok(scalar)
+    }
+}
+
+fn one_or(mut filters: Vec<Filter>, many: fn(Vec<Filter>) -> Filter) -> Filter {
+    match (filters.len(), filters.pop()) {
+        (1, Some(only)) => only,
+        (_, Some(last)) => {
+            filters.push(last);
+            many(filters)
+        }
+        (_, None) => many(filters),
+    }
+}
+
+fn not(filter: Filter) -> Filter {
+    Filter::Not(Box::new(filter))
+}
+
+fn invalid(param_name: &str, expected: &str, actual: &str) -> FilterError {
+    FilterError::Invalid {
+        param_name: param_name.to_owned(),
+        expected: expected.to_owned(),
+        actual: actual.to_owned(),
+    }
+}
+
+/// What a JSON value is called in error details.
+pub(crate) const fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::{Preset, Shape};
+
+    fn schema() -> Schema {
+        let column = |name: &str, kind| Column {
+            name: name.into(),
+            kind,
+            nullable: true,
+            preset: Preset::Standard,
+        };
+        Schema::new(
+            vec![
+                column("id", Kind::Integer),
+                column("name", Kind::Text),
+                column("paid", Kind::Boolean),
+                column("price", Kind::Number),
+                column("day", Kind::Named("date".into())),
+                column("data", Kind::Blob),
+                column("doc", Kind::Json),
+                column("or", Kind::Text),
+                column("we\"ird.name", Kind::Any),
+            ],
+            vec!["id".into()],
+            Shape::Closed,
+        )
+    }
+
+    fn parse(value: &Value) -> Result<Filter, FilterError> {
+        Filter::parse(value, &schema())
+    }
+
+    #[track_caller]
+    fn refused(value: &Value) -> (String, String, String) {
+        match parse(value) {
+            Err(FilterError::Invalid { param_name, expected, actual }) => {
+                (param_name, expected, actual)
+            }
+            other => panic!("{value}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_operator_is_read() {
+        let field = |name: &str, test| Filter::Field(FieldPath::name(name), test);
+        let int = Scalar::Int;
+        let text = |text: &str| Scalar::Text(text.into());
+        for (value, expected) in [
+            (json!({}), Filter::EVERYTHING),
+            (json!({"id": 5}), field("id", Test::Equal(int(5)))),
+            (json!({"id": {"eq": 5}}), field("id", Test::Equal(int(5)))),
+            (json!({"id": null}), field("id", Test::IsNull)),
+            (json!({"id": {"ne": 5}}), not(field("id", Test::Equal(int(5))))),
+            (json!({"id": {"gt": 5}}), field("id", Test::Greater(int(5)))),
+            (json!({"id": {"gte": 5}}), field("id", Test::GreaterOrEqual(int(5)))),
+            (json!({"id": {"lt": 5}}), field("id", Test::Less(int(5)))),
+            (json!({"id": {"lte": 5}}), field("id", Test::LessOrEqual(int(5)))),
+            (json!({"id": {"in": [1, 2]}}), field("id", Test::In(vec![int(1), int(2)]))),
+            (
+                json!({"id": {"in": [1, null]}}),
+                Filter::Any(vec![field("id", Test::In(vec![int(1)])), field("id", Test::IsNull)]),
+            ),
+            (json!({"id": {"not_in": []}}), not(field("id", Test::In(vec![])))),
+            (json!({"name": {"contains": "x"}}), field("name", Test::Contains(text("x")))),
+            (json!({"name": {"starts_with": "x"}}), field("name", Test::StartsWith("x".into()))),
+            (json!({"doc": {"is_null": false}}), not(field("doc", Test::IsNull))),
+            (
+                json!({"data": {"$blob": "aGk"}}),
+                field("data", Test::Equal(Scalar::Blob(b"hi".into()))),
+            ),
+            (json!({"price": {"$decimal": "1.10"}}), field("price", Test::Equal(text("1.10")))),
+            (json!({"column:or": "x"}), field("or", Test::Equal(text("x")))),
+            (json!({"we\"ird.name": 1}), field("we\"ird.name", Test::Equal(int(1)))),
+            (
+                json!({"or": [{"id": 1}, {"not": {"id": 2}}]}),
+                Filter::Any(vec![
+                    field("id", Test::Equal(int(1))),
+                    not(field("id", Test::Equal(int(2)))),
+                ]),
+            ),
+            (
+                json!({"and": [{"id": 1}], "name": {"gt": "a", "lt": "b"}}),
+                Filter::All(vec![
+                    Filter::All(vec![field("id", Test::Equal(int(1)))]),
+                    Filter::All(vec![
+                        field("name", Test::Greater(text("a"))),
+                        field("name", Test::Less(text("b"))),
+                    ]),
+                ]),
+            ),
+        ] {
+            assert_eq!(parse(&value), Ok(expected), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_its_column_is_refused() {
+        for value in [
+            json!({"id": "5"}),
+            json!({"id": true}),
+            json!({"id": [1]}),
+            json!({"id": {"gt": null}}),
+            json!({"name": 5}),
+            json!({"name": {"contains": 5}}),
+            json!({"name": {"starts_with": null}}),
+            json!({"paid": 1}),
+            json!({"price": "1.10"}),
+            json!({"day": 5}),
+            json!({"data": "aGk"}),
+            json!({"doc": {"gt": 1}}),
+            json!({"doc": {"a": 1}}),
+            json!({"id": {"contains": "1"}}),
+            json!({"id": {"is_null": 1}}),
+            json!({"id": {"in": 1}}),
+            json!({"id": {"regex": ".*"}}),
+            json!({"id": {}}),
+            json!({"and": {"id": 1}}),
+            json!({"or": [1]}),
+            json!({"not": []}),
+            json!([]),
+            json!("id = 1"),
+        ] {
+            let (param_name, expected, actual) = refused(&value);
+            assert!(param_name.starts_with("filter"), "{param_name}");
+            assert!(!expected.is_empty() && !actual.is_empty());
+        }
+        assert_eq!(
+            parse(&json!({"nope": 1})),
+            Err(FilterError::UnknownField { name: "nope".into() })
+        );
+    }
+
+    #[test]
+    fn a_hostile_tree_is_refused() {
+        let mut deep = json!({"id": 1});
+        for _ in 0..MAX_FILTER_DEPTH {
+            deep = json!({"not": deep});
+        }
+        let wide: Vec<_> = (0..MAX_FILTER_NODES).map(|id| json!({"id": id})).collect();
+        let many: Vec<_> = (0..=MAX_IN_VALUES).collect();
+        for value in [deep, json!({"or": wide}), json!({"id": {"in": many}})] {
+            assert!(matches!(parse(&value), Err(FilterError::TooLarge { .. })));
+        }
+        let many: Vec<_> = (0..MAX_IN_VALUES).collect();
+        assert!(parse(&json!({"id": {"in": many}})).is_ok());
+    }
+}

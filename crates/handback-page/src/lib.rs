@@ -1,0 +1,19 @@
+//! Pagination, filters and collections: the cursor pagination of MCP-AQL over anything that can be
+//! listed.
+//!
+//! Nothing here reads a file, a socket or a clock: `now`, randomness and sources are given.
+
+pub mod collection;
+pub mod filter;
+pub mod keyset;
+pub mod order;
+pub mod scalar;
+pub mod schema;
+
+pub use collection::{
+    About, Collection, CollectionError, Fetch, Fetched, Query, Row, Search, Served, Sink, Window,
+};
+pub use filter::{Filter, Member};
+pub use order::{Direction, Nulls, Order, SortKey};
+pub use scalar::Scalar;
+pub use schema::{Column, FieldPath, Kind, Preset, Schema, Shape};
