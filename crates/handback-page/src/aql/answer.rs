@@ -1,0 +1,337 @@
+//! Answers as MCP-AQL writes them.
+
+use serde_json::{Map, Value, json};
+
+use super::failure::Failure;
+use super::table::Operation;
+
+/// The answer to a request: a success with data, or a failure.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub(crate) operation: Option<Operation>,
+    pub(crate) body: Body,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Page(Page),
+    /// JSON text.
+    Data(String),
+    Batch(Vec<(String, Answer)>),
+    Failure(Failure),
+}
+
+/// How many warnings an answer has at most, says the specification.
+const MAX_WARNINGS: usize = 10;
+
+impl Answer {
+    pub(crate) fn new(operation: Operation, body: Body, mut warnings: Vec<Warning>) -> Self {
+        warnings.dedup();
+        warnings.truncate(MAX_WARNINGS);
+        Self { operation: Some(operation), body, warnings }
+    }
+
+    pub(crate) fn data(operation: Operation, data: &Value) -> Self {
+        Self::new(operation, Body::Data(data.to_string()), vec![])
+    }
+
+    pub(crate) fn failure_of(operation: Option<Operation>, failure: Failure) -> Self {
+        Self { operation, body: Body::Failure(failure), warnings: vec![] }
+    }
+
+    /// Whether it says `"success": true`.
+    #[must_use]
+    pub const fn is_success(&self) -> bool {
+        !matches!(self.body, Body::Failure(_))
+    }
+
+    /// MCP's `isError`: a failure that the caller can do nothing about.
+    #[must_use]
+    pub const fn is_error(&self) -> bool {
+        matches!(&self.body, Body::Failure(failure) if !failure.code().is_recoverable())
+    }
+
+    /// Why it failed, if it did.
+    #[must_use]
+    pub const fn failure(&self) -> Option<&Failure> {
+        match &self.body {
+            Body::Failure(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// The page, if it is one.
+    #[must_use]
+    pub const fn page(&self) -> Option<&Page> {
+        match &self.body {
+            Body::Page(page) => Some(page),
+            _ => None,
+        }
+    }
+
+    /// The warnings.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The whole envelope as JSON text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut out = String::with_capacity(256);
+        self.write(&mut out, true);
+        out
+    }
+
+    fn write(&self, out: &mut String, with_warnings: bool) {
+        match &self.body {
+            Body::Failure(failure) => {
+                // The closed schema of introspection has no place for details.
+                let with_details = self.operation != Some(Operation::Introspect);
+                let error = failure.to_value(with_details);
+                out.push_str(&json!({"success": false, "error": error}).to_string());
+                return;
+            }
+            Body::Page(page) => {
+                out.reserve(page.items.iter().map(|item| item.json.len() + 1).sum::<usize>() + 512);
+                out.push_str(r#"{"success":true,"data":"#);
+                page.write(out);
+            }
+            Body::Data(data) => {
+                out.push_str(r#"{"success":true,"data":"#);
+                out.push_str(data);
+            }
+            Body::Batch(answers) => {
+                out.push_str(r#"{"success":true,"data":null,"results":"#);
+                write_batch(answers, out);
+            }
+        }
+        if with_warnings && !self.warnings.is_empty() {
+            let warnings: Vec<_> = self.warnings.iter().map(Warning::to_value).collect();
+            out.push_str(r#","warnings":"#);
+            out.push_str(&Value::Array(warnings).to_string());
+        }
+        out.push('}');
+    }
+}
+
+/// Results in the order of the request. Neither schema of the specification lets warnings into
+/// them: only the outermost answer has some.
+fn write_batch(answers: &[(String, Answer)], out: &mut String) {
+    out.push('[');
+    for (index, (operation, answer)) in answers.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        out.push_str(&format!(r#"{{"index":{index},"operation":"#));
+        crate::scalar::write_text(operation, out);
+        out.push_str(r#","result":"#);
+        answer.write(out, false);
+        out.push('}');
+    }
+    let succeeded = answers.iter().filter(|(_, answer)| answer.is_success()).count();
+    let total = answers.len();
+    let failed = total - succeeded;
+    let summary = json!({"total": total, "succeeded": succeeded, "failed": failed});
+    out.push_str(&format!(r#"],"summary":{summary}"#));
+}
+
+/// One page of items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub(crate) items: Vec<Item>,
+    pub(crate) edges: bool,
+    pub(crate) info: Info,
+}
+
+/// An item of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub(crate) json: String,
+    pub(crate) cursor: Option<String>,
+}
+
+impl Item {
+    /// The item as JSON text.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// Its cursor, on a page with edges.
+    #[must_use]
+    pub fn cursor(&self) -> Option<&str> {
+        self.cursor.as_deref()
+    }
+}
+
+/// What is said about a page besides its items, in the style of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Info {
+    Cursor(PageInfo),
+    Numbered { page: u64, size: u64, total: Option<u64>, more: bool },
+    Offset { limit: u64, offset: u64, total: Option<u64>, more: bool },
+}
+
+/// `pageInfo`: what is before and after a page, and how to go there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PageInfo {
+    /// Whether items exist after the last one.
+    pub has_next_page: bool,
+    /// Whether items exist before the first one.
+    pub has_previous_page: bool,
+    /// The cursor of the first item.
+    pub start_cursor: Option<String>,
+    /// The cursor of the last item.
+    pub end_cursor: Option<String>,
+    /// How many items match, on all pages together.
+    pub total_count: Option<u64>,
+}
+
+impl Page {
+    /// The items.
+    #[must_use]
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// `pageInfo`, unless the request was in another style.
+    #[must_use]
+    pub const fn page_info(&self) -> Option<&PageInfo> {
+        match &self.info {
+            Info::Cursor(info) => Some(info),
+            _ => None,
+        }
+    }
+
+    fn write(&self, out: &mut String) {
+        out.push_str(if self.edges { r#"{"edges":["# } else { r#"{"items":["# });
+        for (number, item) in self.items.iter().enumerate() {
+            if number > 0 {
+                out.push(',');
+            }
+            match (&item.cursor, self.edges) {
+                (Some(cursor), true) => {
+                    out.push_str(r#"{"node":"#);
+                    out.push_str(&item.json);
+                    out.push_str(r#","cursor":"#);
+                    crate::scalar::write_text(cursor, out);
+                    out.push('}');
+                }
+                _ => out.push_str(&item.json),
+            }
+        }
+        let (name, info) = self.info.to_value(self.items.len());
+        out.push_str(&format!(r#"],"{name}":{info}}}"#));
+    }
+}
+
+impl Info {
+    fn to_value(&self, returned: usize) -> (&'static str, Value) {
+        let mut members = Map::new();
+        let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
+        match self {
+            Self::Cursor(info) => {
+                put("hasNextPage", info.has_next_page.into());
+                put("hasPreviousPage", info.has_previous_page.into());
+                for (name, cursor) in
+                    [("startCursor", &info.start_cursor), ("endCursor", &info.end_cursor)]
+                {
+                    if let Some(cursor) = cursor {
+                        put(name, cursor.as_str().into());
+                    }
+                }
+                if let Some(total) = info.total_count {
+                    put("totalCount", total.into());
+                }
+                ("pageInfo", Value::Object(members))
+            }
+            Self::Numbered { page, size, total, more } => {
+                put("page", (*page).into());
+                put("page_size", (*size).into());
+                if let Some(total) = total {
+                    put("total_items", (*total).into());
+                    put("total_pages", total.div_ceil(*size).into());
+                }
+                put("has_more", (*more).into());
+                ("pagination", Value::Object(members))
+            }
+            Self::Offset { limit, offset, total, more } => {
+                put("limit", (*limit).into());
+                put("offset", (*offset).into());
+                put("returned", returned.into());
+                if let Some(total) = total {
+                    put("total_items", (*total).into());
+                }
+                put("has_more", (*more).into());
+                ("pagination", Value::Object(members))
+            }
+        }
+    }
+}
+
+/// Something that a caller should know about a success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    code: &'static str,
+    message: String,
+    details: Value,
+    severity: &'static str,
+}
+
+impl Warning {
+    /// The code.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// The message.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(crate) fn deprecated(name: &str, instead: &str) -> Self {
+        Self {
+            code: "DEPRECATION_WARNING",
+            message: format!("Parameter '{name}' is deprecated; use '{instead}'"),
+            details: json!({"param_name": name, "replacement": instead}),
+            severity: "low",
+        }
+    }
+
+    /// A page that is shorter than what was asked for, though there was more.
+    pub(crate) fn truncated(shown: usize, limit: u64, total: Option<u64>) -> Self {
+        let mut details = json!({"field": "items", "truncated_count": shown, "limit": limit});
+        if let (Some(total), Value::Object(members)) = (total, &mut details) {
+            members.insert("original_count".to_owned(), total.into());
+        }
+        Self {
+            code: "VALIDATION_TRUNCATED_WARNING",
+            message: format!("Response truncated to {shown} items"),
+            details,
+            severity: "medium",
+        }
+    }
+
+    pub(crate) fn slow(hint: &str) -> Self {
+        Self {
+            code: "PERFORMANCE_SLOW_QUERY_WARNING",
+            message: "No index serves this order: everything matching was read".to_owned(),
+            details: json!({"hint": hint}),
+            severity: "medium",
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        json!({
+            "code": self.code,
+            "message": self.message,
+            "details": self.details,
+            "severity": self.severity,
+        })
+    }
+}

@@ -1,0 +1,458 @@
+//! Requests in, answers out.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use handback_token::{Caller, Sealer, UnixTime};
+use rand_core::CryptoRng;
+use serde_json::{Map, Value, json};
+
+use super::answer::{Answer, Body};
+use super::catalog::Catalog;
+use super::failure::{Code, Failure, shortened};
+use super::page::Paged;
+use super::params::Params;
+use super::request;
+use super::settings::{Settings, SettingsError};
+use super::table::Operation;
+use super::{introspect, sort, tools};
+use crate::collection::{Collection, Fetch, Query, Search, Window};
+use crate::filter::{Filter, FilterError};
+use crate::json::JsonCollection;
+use crate::project::Selection;
+use crate::schema::Schema;
+use crate::shelf::{Shelf, ShelfId};
+
+/// The operations of MCP-AQL over the collections of a catalog.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) catalog: Catalog,
+    pub(crate) settings: Settings,
+    pub(crate) shelf: Arc<dyn Shelf>,
+    /// Snapshots that were read lately, with their index.
+    pub(crate) snapshots: Mutex<VecDeque<(ShelfId, Arc<JsonCollection>)>>,
+}
+
+/// Who calls, where, and when.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "surfaces write it as a literal")]
+pub struct Call<'a> {
+    /// Which tool was called.
+    pub endpoint: Endpoint,
+    /// Who calls. Cursors are bound to it.
+    pub caller: Caller<'a>,
+    /// What seals the cursors.
+    pub sealer: &'a Sealer,
+    /// The time.
+    pub now: UnixTime,
+}
+
+/// Which tool was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the profile of the specification names these")]
+pub enum Endpoint {
+    /// `mcp_aql_create`.
+    Create,
+    /// `mcp_aql_read`: where all operations of this crate are.
+    Read,
+    /// `mcp_aql_update`.
+    Update,
+    /// `mcp_aql_delete`.
+    Delete,
+    /// `mcp_aql_execute`.
+    Execute,
+    /// `mcp_aql`, which takes every operation.
+    Single,
+}
+
+impl Endpoint {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Read => "read",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Execute => "execute",
+            Self::Single => "single",
+        }
+    }
+}
+
+/// What comes of a request.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "surfaces handle both")]
+pub enum Step {
+    /// The answer.
+    Answer(Answer),
+    /// Nothing yet: sleep, then [`Engine::resume`].
+    Wait(Waiting),
+}
+
+impl Step {
+    /// The answer, if there is one.
+    #[must_use]
+    pub fn answer(self) -> Option<Answer> {
+        match self {
+            Self::Answer(answer) => Some(answer),
+            Self::Wait(_) => None,
+        }
+    }
+}
+
+/// A page with `stream` that waits for items.
+#[derive(Debug)]
+pub struct Waiting {
+    params: Params,
+    asked_at: UnixTime,
+    waited_ms: u64,
+    sleep_ms: u64,
+}
+
+impl Waiting {
+    /// How long to sleep before [`Engine::resume`], in milliseconds.
+    #[must_use]
+    pub const fn sleep_ms(&self) -> u64 {
+        self.sleep_ms
+    }
+}
+
+/// How often a waiting page looks: as often as people notice, and no more than this.
+const LOOK_EVERY_MS: u64 = 200;
+
+impl Engine {
+    /// An engine over these collections.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`] if a setting is outside of its bounds.
+    pub fn new(
+        catalog: Catalog,
+        settings: Settings,
+        shelf: Arc<dyn Shelf>,
+    ) -> Result<Self, SettingsError> {
+        settings.check()?;
+        Ok(Self { catalog, settings, shelf, snapshots: Mutex::default() })
+    }
+
+    /// The collections.
+    #[must_use]
+    pub const fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The tools to offer to MCP clients, as the mode of the settings says.
+    #[must_use]
+    pub fn tools(&self) -> Vec<tools::Tool> {
+        tools::tools(self.settings.mode)
+    }
+
+    /// Answers a request that came as bytes.
+    #[must_use]
+    pub fn answer_bytes(&self, call: &Call<'_>, request: &[u8], rng: &mut dyn CryptoRng) -> Step {
+        match request::parse(request, &self.settings.limits) {
+            Ok(request) => self.answer_checked(call, &request, rng),
+            Err(failure) => Step::Answer(Answer::failure_of(None, failure)),
+        }
+    }
+
+    /// Answers a request that was parsed elsewhere. What had a member twice can not be seen here.
+    #[must_use]
+    pub fn answer(&self, call: &Call<'_>, request: &Value, rng: &mut dyn CryptoRng) -> Step {
+        match request::check(request, &self.settings.limits) {
+            Ok(()) => self.answer_checked(call, request, rng),
+            Err(failure) => Step::Answer(Answer::failure_of(None, failure)),
+        }
+    }
+
+    /// Looks again for what a page waits for.
+    #[must_use]
+    pub fn resume(&self, call: &Call<'_>, waiting: Waiting, rng: &mut dyn CryptoRng) -> Step {
+        let waited = waiting.waited_ms + waiting.sleep_ms;
+        self.run(call, waiting.params, waiting.asked_at, waited, rng)
+    }
+
+    fn answer_checked(&self, call: &Call<'_>, request: &Value, rng: &mut dyn CryptoRng) -> Step {
+        if let Value::Object(members) = request
+            && members.contains_key("operations")
+            && !members.contains_key("operation")
+        {
+            return Step::Answer(match self.batch(call, members, rng) {
+                Ok(answers) => {
+                    Answer { operation: None, body: Body::Batch(answers), warnings: vec![] }
+                }
+                Err(failure) => Answer::failure_of(None, failure),
+            });
+        }
+        match Params::resolve(request, &self.settings) {
+            Ok(params) => self.run(call, params, call.now, 0, rng),
+            Err(failure) => Step::Answer(Answer::failure_of(operation_of(request), failure)),
+        }
+    }
+
+    fn run(
+        &self,
+        call: &Call<'_>,
+        params: Params,
+        asked_at: UnixTime,
+        waited_ms: u64,
+        rng: &mut dyn CryptoRng,
+    ) -> Step {
+        let operation = params.operation;
+        let budget = self.settings.limits.response_bytes;
+        match self.execute(call, &params, asked_at, waited_ms, budget, rng) {
+            Ok(Done::Answer(answer)) => Step::Answer(answer),
+            Ok(Done::Wait { left_ms }) => {
+                let sleep_ms = left_ms.min(LOOK_EVERY_MS);
+                Step::Wait(Waiting { params, asked_at, waited_ms, sleep_ms })
+            }
+            Err(failure) => Step::Answer(Answer::failure_of(Some(operation), failure)),
+        }
+    }
+
+    fn execute(
+        &self,
+        call: &Call<'_>,
+        params: &Params,
+        asked_at: UnixTime,
+        waited_ms: u64,
+        budget: usize,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Done, Failure> {
+        let operation = params.operation;
+        check_endpoint(operation, call.endpoint)?;
+        match operation {
+            Operation::Introspect => {
+                introspect::answer(self, params).map(|data| Done::data(operation, &data))
+            }
+            Operation::GetElement => self.get(params).map(Done::Answer),
+            Operation::CountElements => self.count(params).map(|data| Done::data(operation, &data)),
+            Operation::ListCollections
+            | Operation::ListElements
+            | Operation::SearchElements
+            | Operation::QueryElements => {
+                Paged { engine: self, call, params, asked_at, waited_ms, budget }.answer(rng)
+            }
+        }
+    }
+
+    /// Every operation of a batch, in order. One that fails does not stop the rest.
+    fn batch(
+        &self,
+        call: &Call<'_>,
+        request: &Map<String, Value>,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Vec<(String, Answer)>, Failure> {
+        // The closed schema of batches has no place for details.
+        let refused = |message: String| Err(Failure::new(Code::InvalidType, message, json!({})));
+        if let Some(unknown) =
+            request.keys().find(|name| *name != "operations" && !name.starts_with('_'))
+        {
+            let message = format!("Unknown parameter(s) for a batch: {}", shortened(unknown));
+            return Err(Failure::new(Code::UnknownParam, message, json!({})));
+        }
+        let Some(Value::Array(operations)) = request.get("operations") else {
+            return refused("Parameter 'operations' expected 'array'".to_owned());
+        };
+        let limit = self.settings.batch_operations;
+        if operations.is_empty() || operations.len() > limit {
+            return refused(format!("Parameter 'operations' takes 1 to {limit} operations"));
+        }
+        let budget = self.settings.limits.response_bytes / operations.len();
+        let answers = operations.iter().map(|request| {
+            let answer = self.in_batch(call, request, budget, rng);
+            let name = request.get("operation").and_then(Value::as_str).map(shortened);
+            (name.unwrap_or_default(), answer)
+        });
+        Ok(answers.collect())
+    }
+
+    fn in_batch(
+        &self,
+        call: &Call<'_>,
+        request: &Value,
+        budget: usize,
+        rng: &mut dyn CryptoRng,
+    ) -> Answer {
+        let params = match Params::resolve(request, &self.settings) {
+            Ok(params) => params,
+            Err(failure) => return Answer::failure_of(operation_of(request), failure),
+        };
+        let operation = Some(params.operation);
+        if params.flag("stream") == Some(true) {
+            let failure = Failure::invalid_type("stream", "false in a batch", "true");
+            return Answer::failure_of(operation, failure);
+        }
+        match self.execute(call, &params, call.now, 0, budget, rng) {
+            Ok(Done::Answer(answer)) => answer,
+            Ok(Done::Wait { .. }) => unreachable!("only a page with `stream` waits"),
+            Err(failure) => Answer::failure_of(operation, failure),
+        }
+    }
+
+    fn get(&self, params: &Params) -> Result<Answer, Failure> {
+        let (name, collection) = self.find(params)?;
+        let failed = |error| Failure::collection(error, name, None);
+        let schema = collection.schema().map_err(failed)?;
+        let (selection, warning) = sort::selection(params, &schema)?;
+        let id = params.get("id").cloned().unwrap_or_default();
+        let (filter, window) = by_key(&id, &schema)?;
+        let order = schema.total_order(vec![]);
+        let query = Query { filter, search: Search::default(), order };
+        let columns = selection.columns(&schema);
+        let limit = self.settings.limits.response_bytes;
+        let fetch =
+            Fetch { query: &query, window, columns: columns.as_deref(), budget_bytes: limit };
+        let row = collection.fetch(&fetch).map_err(failed)?.rows.into_iter().next();
+        let row = row.ok_or_else(|| Failure::not_found("element", &id.to_string()))?;
+        let item = projected(row.item, &selection, selection.is_by_column(&schema), name)?;
+        if item.len() > limit {
+            let (limit, actual) = (limit as u64, item.len() as u64);
+            return Err(Failure::too_large("response_size", limit, Some(actual), "bytes"));
+        }
+        Ok(Answer::new(params.operation, Body::Data(item), warning.into_iter().collect()))
+    }
+
+    fn count(&self, params: &Params) -> Result<Value, Failure> {
+        let (name, collection) = self.find(params)?;
+        let failed = |error| Failure::collection(error, name, None);
+        let schema = collection.schema().map_err(failed)?;
+        let query = query(params, &schema)?;
+        let count = collection.count(&query).map_err(failed)?;
+        Ok(json!({"count": count}))
+    }
+
+    /// The collection that a request names.
+    pub(crate) fn find<'p>(
+        &self,
+        params: &'p Params,
+    ) -> Result<(&'p str, &Arc<dyn Collection>), Failure> {
+        let name = params.text("element_type").unwrap_or_default();
+        match self.catalog.collection(name) {
+            Some(collection) => Ok((name, collection)),
+            None => Err(Failure::not_found("collection", name)),
+        }
+    }
+
+    /// A snapshot that was read lately.
+    pub(crate) fn recent_snapshot(&self, id: ShelfId) -> Option<Arc<JsonCollection>> {
+        let recent = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.iter().find(|(known, _)| *known == id).map(|(_, snapshot)| Arc::clone(snapshot))
+    }
+
+    /// Remembers the index of a snapshot, and forgets that of another one.
+    pub(crate) fn remember_snapshot(&self, id: ShelfId, snapshot: Arc<JsonCollection>) {
+        /// Indexes of snapshots that are kept in memory.
+        const RECENT_SNAPSHOTS: usize = 16;
+        let mut recent = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.len() == RECENT_SNAPSHOTS {
+            recent.pop_front();
+        }
+        recent.push_back((id, snapshot));
+    }
+}
+
+/// What comes of one operation.
+pub(crate) enum Done {
+    Answer(Answer),
+    Wait { left_ms: u64 },
+}
+
+impl Done {
+    fn data(operation: Operation, data: &Value) -> Self {
+        Self::Answer(Answer::data(operation, data))
+    }
+}
+
+/// The operation of a request that did not resolve, to know how its failure is written.
+fn operation_of(request: &Value) -> Option<Operation> {
+    request.get("operation").and_then(Value::as_str).and_then(Operation::named)
+}
+
+fn check_endpoint(operation: Operation, endpoint: Endpoint) -> Result<(), Failure> {
+    if matches!(endpoint, Endpoint::Read | Endpoint::Single) {
+        return Ok(());
+    }
+    let (name, actual) = (operation.name(), endpoint.name());
+    Err(Failure::new(
+        Code::EndpointMismatch,
+        format!("Operation '{name}' belongs to the endpoint 'read', not '{actual}'"),
+        json!({"operation": name, "expected_endpoint": "read", "actual_endpoint": actual}),
+    ))
+}
+
+/// Filter, search and order of a request.
+pub(crate) fn query(params: &Params, schema: &Schema) -> Result<Query, Failure> {
+    let filter = match params.get("filter") {
+        None => Filter::EVERYTHING,
+        Some(filter) => Filter::parse(filter, schema).map_err(|error| {
+            let valid: Vec<_> =
+                schema.columns().iter().map(|column| column.name.as_str()).collect();
+            Failure::filter(error, &valid)
+        })?,
+    };
+    let search = params.text("query").map(Search::new).unwrap_or_default();
+    if search.words().len() > MAX_SEARCH_WORDS {
+        let (limit, actual) = (MAX_SEARCH_WORDS as u64, search.words().len() as u64);
+        return Err(Failure::too_large("search_words", limit, Some(actual), "elements"));
+    }
+    let order = sort::order(params, schema)?;
+    Ok(Query { filter, search, order })
+}
+
+/// How many words a search may have: each is looked for in every text column.
+const MAX_SEARCH_WORDS: usize = 32;
+
+/// Where the element with this key is.
+fn by_key(id: &Value, schema: &Schema) -> Result<(Filter, Window<'static>), Failure> {
+    let one = Window::Forward { after: None, limit: 1 };
+    let members: Map<String, Value> = match (schema.key(), id) {
+        ([], id) => {
+            let number = id.as_u64().ok_or_else(|| {
+                Failure::invalid_type("id", "number of the element, from 0", "other value")
+            })?;
+            return Ok((Filter::EVERYTHING, Window::Offset { offset: number, limit: 1 }));
+        }
+        ([name], id) => Map::from_iter([(format!("column:{name}"), json!({"eq": id}))]),
+        (names, Value::Object(values))
+            if values.len() == names.len()
+                && names.iter().all(|name| values.contains_key(name)) =>
+        {
+            let member =
+                |(name, value): (&String, &Value)| (format!("column:{name}"), json!({"eq": value}));
+            values.iter().map(member).collect()
+        }
+        (names, _) => {
+            let expected = format!("object with the members {}", names.join(", "));
+            return Err(Failure::invalid_type("id", &expected, "other value"));
+        }
+    };
+    match Filter::parse(&Value::Object(members), schema) {
+        Ok(filter) => Ok((filter, one)),
+        Err(FilterError::Invalid { expected, actual, .. }) => {
+            Err(Failure::invalid_type("id", &expected, &actual))
+        }
+        Err(error) => Err(Failure::filter(error, &[])),
+    }
+}
+
+/// The item with the selected members only.
+pub(crate) fn projected(
+    item: String,
+    selection: &Selection,
+    is_ready: bool,
+    name: &str,
+) -> Result<String, Failure> {
+    if is_ready {
+        return Ok(item);
+    }
+    selection.apply(&item).map_err(|error| {
+        let damaged = crate::CollectionError::Damaged(error.to_string());
+        Failure::collection(damaged, name, None)
+    })
+}

@@ -1,0 +1,406 @@
+//! One page: from checked parameters to items, page info and cursors.
+
+use std::sync::Arc;
+
+use handback_token::UnixTime;
+use rand_core::CryptoRng;
+use serde_json::{Value, json};
+
+use super::answer::{Answer, Body, Info, Item, Page, PageInfo, Warning};
+use super::cursors::{Cursors, random_id};
+use super::engine::{Call, Done, Engine, projected, query};
+use super::failure::Failure;
+use super::params::{Ask, PageRequest, Params};
+use super::sort;
+use super::table::Operation;
+use crate::collection::{
+    Collection, CollectionError, Fetch, Fetched, Query, Search, Served, Window,
+};
+use crate::filter::Filter;
+use crate::json::{InMemory, JsonCollection, JsonOptions};
+use crate::place::Place;
+use crate::project::Selection;
+use crate::scalar::Scalar;
+use crate::schema::{FieldPath, Schema};
+use crate::shelf::ShelfId;
+
+/// A request for a page, with all that it needs.
+pub(crate) struct Paged<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) call: &'a Call<'a>,
+    pub(crate) params: &'a Params,
+    pub(crate) asked_at: UnixTime,
+    pub(crate) waited_ms: u64,
+    pub(crate) budget: usize,
+}
+
+/// What a page is taken from: the collection, or a snapshot of it.
+struct Source {
+    collection: Arc<dyn Collection>,
+    query: Query,
+    snapshot: Option<ShelfId>,
+    place: Option<Vec<Scalar>>,
+}
+
+/// Bytes of an answer besides its items: page info with two cursors, warnings.
+const ENVELOPE_BYTES: usize = 16_384;
+
+/// Bytes of an edge besides its node: the longest cursor and the members' names.
+const EDGE_BYTES: usize = 544;
+
+impl Paged<'_> {
+    pub(crate) fn answer(&self, rng: &mut dyn CryptoRng) -> Result<Done, Failure> {
+        let request = self.params.page(&self.engine.settings)?;
+        let (name, collection) = self.collection()?;
+        let failed = |error| Failure::collection(error, name.unwrap_or("collections"), None);
+        let schema = collection.schema().map_err(failed)?;
+        let query = query(self.params, &schema)?;
+        let (selection, deprecation) = sort::selection(self.params, &schema)?;
+        let mut cursors = Cursors::bind(self.call, self.engine.shelf.as_ref(), name, self.params)?;
+        let cursor = request.ask.cursor();
+        let place = cursor
+            .map(|(param_name, cursor)| cursors.open(param_name, cursor, self.asked_at))
+            .transpose()?;
+        let source = self.source(&request, collection, query, place, rng)?;
+
+        let limit = self.limit(&request.ask);
+        let columns = selection.columns(&schema);
+        let fetch = Fetch {
+            query: &source.query,
+            window: window(&request.ask, source.place.as_deref(), limit),
+            columns: columns.as_deref(),
+            budget_bytes: self.budget,
+        };
+        let name = name.unwrap_or("collections");
+        let failed =
+            |error| Failure::collection(error, name, cursor.map(|(param_name, _)| param_name));
+        let fetched = source.collection.fetch(&fetch).map_err(failed)?;
+        if let Some(left_ms) = self.wait(&request, limit, &fetched) {
+            return Ok(Done::Wait { left_ms });
+        }
+
+        let total = self.total(&request, &source, &schema).map_err(failed)?;
+        let mut warnings: Vec<Warning> = deprecation.into_iter().collect();
+        if let Served::ByScan { hint } = &fetched.served {
+            warnings.push(Warning::slow(hint));
+        }
+        let window = self.cut(fetched, &source, &selection, &schema, &request)?;
+        if window.is_shorter_than_asked(&request.ask, limit) {
+            warnings.push(Warning::truncated(window.rows.len(), limit as u64, total));
+        }
+        let page = self.assemble(window, &request, &source, &cursors, total, rng)?;
+        let answer = Answer::new(self.params.operation, Body::Page(page), warnings);
+        Ok(Done::Answer(answer))
+    }
+
+    fn collection(&self) -> Result<(Option<&str>, Arc<dyn Collection>), Failure> {
+        if self.params.operation == Operation::ListCollections {
+            return Ok((None, self.listing()?));
+        }
+        let (name, collection) = self.engine.find(self.params)?;
+        Ok((Some(name), Arc::clone(collection)))
+    }
+
+    /// The collections as a collection.
+    fn listing(&self) -> Result<Arc<dyn Collection>, Failure> {
+        let listed: Vec<Value> = self
+            .engine
+            .catalog
+            .entries()
+            .map(|(name, entry)| describe(name, &entry.description, entry.collection.as_ref()))
+            .collect();
+        let source = InMemory::new(Value::Array(listed).to_string(), 0);
+        let options = JsonOptions::new().with_key(FieldPath::name("name"));
+        JsonCollection::open(source, options)
+            .map(|collection| Arc::new(collection) as Arc<dyn Collection>)
+            .map_err(|error| Failure::collection(error, "collections", None))
+    }
+
+    /// How many items the page has at most.
+    fn limit(&self, ask: &Ask) -> usize {
+        let max = self.engine.settings.max_page_size;
+        usize::try_from(ask.size()).map_or(max, |size| size.min(max))
+    }
+
+    /// Turns to the snapshot, if one is asked for: the one of the cursor, or a new one.
+    fn source(
+        &self,
+        request: &PageRequest,
+        collection: Arc<dyn Collection>,
+        query: Query,
+        place: Option<Place>,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Source, Failure> {
+        let param_name = request.ask.cursor().map_or("after", |(param_name, _)| param_name);
+        let malformed = || Failure::cursor(param_name, handback_token::Reason::Malformed.into());
+        if !request.snapshot {
+            let place = match place {
+                None => None,
+                Some(Place::Here(place)) => Some(place),
+                Some(_) => return Err(malformed()),
+            };
+            return Ok(Source { collection, query, snapshot: None, place });
+        }
+        let (id, place) = match place {
+            None => (self.take_snapshot(collection.as_ref(), &query, rng)?, None),
+            Some(Place::InSnapshot(id, place)) => (id, Some(place)),
+            Some(_) => return Err(malformed()),
+        };
+        let snapshot = self
+            .open_snapshot(id)
+            .map_err(|error| Failure::collection(error, "snapshot", Some(param_name)))?
+            .ok_or_else(|| Failure::cursor_outlived(param_name))?;
+        let schema = snapshot
+            .schema()
+            .map_err(|error| Failure::collection(error, "snapshot", Some(param_name)))?;
+        let query = Query {
+            filter: Filter::EVERYTHING,
+            search: Search::default(),
+            order: schema.total_order(vec![]),
+        };
+        Ok(Source { collection: snapshot, query, snapshot: Some(id), place })
+    }
+
+    /// Copies what matches to the shelf, as one JSON array.
+    fn take_snapshot(
+        &self,
+        collection: &dyn Collection,
+        query: &Query,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<ShelfId, Failure> {
+        let settings = &self.engine.settings;
+        let id = random_id(rng);
+        let life = u64::from(settings.snapshot_ttl_s);
+        let until = UnixTime::from_secs(self.call.now.as_secs().saturating_add(life));
+        let copy = || -> Result<(), CollectionError> {
+            let mut writer = self.engine.shelf.put(id, self.call.now, until)?;
+            let mut written = 0;
+            collection.scan(query, &mut |row| {
+                written += row.item.len() as u64 + 1;
+                if written > settings.snapshot_bytes {
+                    return Err(CollectionError::TooLarge {
+                        what: "snapshot",
+                        unit: "bytes",
+                        limit: settings.snapshot_bytes,
+                    });
+                }
+                let separator = if written == row.item.len() as u64 + 1 { b"[" } else { b"," };
+                writer.write(separator)?;
+                writer.write(row.item.as_bytes())
+            })?;
+            writer.write(if written == 0 { b"[]" } else { b"]" })?;
+            writer.finish()
+        };
+        copy().map_err(|error| {
+            let name = self.params.text("element_type").unwrap_or_default();
+            Failure::collection(error, name, None)
+        })?;
+        Ok(id)
+    }
+
+    fn open_snapshot(&self, id: ShelfId) -> Result<Option<Arc<JsonCollection>>, CollectionError> {
+        // The shelf says whether it is still there, the index is kept aside.
+        let Some(bytes) = self.engine.shelf.open(id, self.call.now)? else { return Ok(None) };
+        if let Some(recent) = self.engine.recent_snapshot(id) {
+            return Ok(Some(recent));
+        }
+        let snapshot = Arc::new(JsonCollection::open(bytes, JsonOptions::new())?);
+        self.engine.remember_snapshot(id, Arc::clone(&snapshot));
+        Ok(Some(snapshot))
+    }
+
+    /// How long to wait still, if the page is empty and waits.
+    fn wait(&self, request: &PageRequest, limit: usize, fetched: &Fetched) -> Option<u64> {
+        let nothing = fetched.rows.is_empty() && !fetched.more_after && limit > 0;
+        let left = request.wait_ms?.saturating_sub(self.waited_ms);
+        (nothing && left > 0).then_some(left)
+    }
+
+    fn total(
+        &self,
+        request: &PageRequest,
+        source: &Source,
+        schema: &Schema,
+    ) -> Result<Option<u64>, CollectionError> {
+        let is_cheap = schema.counts_always() || source.snapshot.is_some();
+        if !request.total.unwrap_or(is_cheap) {
+            return Ok(None);
+        }
+        source.collection.count(&source.query).map(Some)
+    }
+
+    /// Projects the rows, and cuts them where the answer would be too large.
+    fn cut(
+        &self,
+        fetched: Fetched,
+        source: &Source,
+        selection: &Selection,
+        schema: &Schema,
+        request: &PageRequest,
+    ) -> Result<Shown, Failure> {
+        let is_ready = match source.snapshot {
+            // A copy has all columns.
+            Some(_) => *selection == Selection::Everything,
+            None => selection.is_by_column(schema),
+        };
+        let name = self.params.text("element_type").unwrap_or("collections");
+        let backward = matches!(request.ask, Ask::Backward { .. });
+        let budget = self.budget.saturating_sub(ENVELOPE_BYTES);
+        let Fetched { mut rows, mut more_before, mut more_after, .. } = fetched;
+        if backward {
+            rows.reverse();
+        }
+        let mut shown = Vec::with_capacity(rows.len());
+        let mut bytes = 0;
+        for row in rows {
+            let item = projected(row.item, selection, is_ready, name)?;
+            bytes += item.len() + 1 + if request.edges { EDGE_BYTES } else { 0 };
+            if bytes > budget {
+                if shown.is_empty() {
+                    let (limit, actual) = (budget as u64, item.len() as u64);
+                    return Err(Failure::too_large("response_size", limit, Some(actual), "bytes"));
+                }
+                *(if backward { &mut more_before } else { &mut more_after }) = true;
+                break;
+            }
+            shown.push((item, row.place));
+        }
+        if backward {
+            shown.reverse();
+        }
+        Ok(Shown { rows: shown, more_before, more_after })
+    }
+
+    fn assemble(
+        &self,
+        window: Shown,
+        request: &PageRequest,
+        source: &Source,
+        cursors: &Cursors<'_>,
+        total: Option<u64>,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Page, Failure> {
+        let limit = self.limit(&request.ask) as u64;
+        let more = window.more_after;
+        let numbered = |info| Page {
+            items: window.rows.iter().map(|(json, _)| item(json.clone(), None)).collect(),
+            edges: false,
+            info,
+        };
+        match request.ask {
+            Ask::Numbered { page, .. } => {
+                return Ok(numbered(Info::Numbered { page, size: limit, total, more }));
+            }
+            Ask::Offset { offset, .. } => {
+                return Ok(numbered(Info::Offset { limit, offset, total, more }));
+            }
+            Ask::Forward { .. } | Ask::Backward { .. } => {}
+        }
+        let mut seal = |place: &[Scalar]| cursors.seal(place, source.snapshot, rng);
+        let (start_cursor, end_cursor) = match window.rows.as_slice() {
+            [] => (None, None),
+            [(_, only)] => {
+                let cursor = seal(only)?;
+                (Some(cursor.clone()), Some(cursor))
+            }
+            [(_, first), .., (_, last)] => (Some(seal(first)?), Some(seal(last)?)),
+        };
+        let count = window.rows.len();
+        let items = window
+            .rows
+            .into_iter()
+            .enumerate()
+            .map(|(number, (json, place))| {
+                let cursor = match number {
+                    _ if !request.edges => None,
+                    0 => start_cursor.clone(),
+                    number if number + 1 == count => end_cursor.clone(),
+                    _ => Some(seal(&place)?),
+                };
+                Ok(item(json, cursor))
+            })
+            .collect::<Result<_, Failure>>()?;
+        // A page that waited for nothing says where to wait on.
+        let end_cursor = match end_cursor {
+            None if request.wait_ms.is_some() => cursors.again(rng)?,
+            end_cursor => end_cursor,
+        };
+        Ok(Page {
+            items,
+            edges: request.edges,
+            info: Info::Cursor(PageInfo {
+                has_next_page: window.more_after,
+                has_previous_page: window.more_before,
+                start_cursor,
+                end_cursor,
+                total_count: total,
+            }),
+        })
+    }
+}
+
+/// The rows of a page, projected.
+struct Shown {
+    rows: Vec<(String, Vec<Scalar>)>,
+    more_before: bool,
+    more_after: bool,
+}
+
+impl Shown {
+    /// Whether there was more of what was asked for.
+    fn is_shorter_than_asked(&self, ask: &Ask, limit: usize) -> bool {
+        let more = match ask {
+            Ask::Backward { .. } => self.more_before,
+            _ => self.more_after,
+        };
+        let was_clamped = ask.size() > limit as u64;
+        more && (was_clamped || self.rows.len() < limit)
+    }
+}
+
+const fn item(json: String, cursor: Option<String>) -> Item {
+    Item { json, cursor }
+}
+
+fn window<'a>(ask: &Ask, place: Option<&'a [Scalar]>, limit: usize) -> Window<'a> {
+    match *ask {
+        Ask::Forward { .. } => Window::Forward { after: place, limit },
+        Ask::Backward { .. } => Window::Backward { before: place, limit },
+        Ask::Numbered { page, .. } => {
+            Window::Offset { offset: page.saturating_sub(1).saturating_mul(limit as u64), limit }
+        }
+        Ask::Offset { offset, .. } => Window::Offset { offset, limit },
+    }
+}
+
+/// What a list of collections says of one.
+fn describe(name: &str, description: &str, collection: &dyn Collection) -> Value {
+    let mut described = json!({"name": name});
+    let Value::Object(members) = &mut described else { return described };
+    if !description.is_empty() {
+        members.insert("description".to_owned(), description.into());
+    }
+    let (Ok(schema), Ok(about)) = (collection.schema(), collection.about()) else {
+        members.insert("available".to_owned(), false.into());
+        return described;
+    };
+    members.insert("available".to_owned(), true.into());
+    members.insert("source".to_owned(), about.source.into());
+    members.insert("key".to_owned(), json!(schema.key()));
+    let columns: Vec<_> = schema
+        .columns()
+        .iter()
+        .map(|column| {
+            json!({
+                "name": column.name,
+                "type": column.kind.name(),
+                "nullable": column.nullable,
+            })
+        })
+        .collect();
+    members.insert("columns".to_owned(), columns.into());
+    if let Some(items) = about.items {
+        members.insert("items".to_owned(), items.into());
+    }
+    described
+}

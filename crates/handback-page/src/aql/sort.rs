@@ -1,0 +1,155 @@
+//! The parameters `sort` and `fields`, checked against a schema.
+
+use serde_json::Value;
+
+use super::answer::Warning;
+use super::failure::{Failure, shortened};
+use super::params::Params;
+use crate::filter::json_type;
+use crate::order::{Direction, Nulls, Order, SortKey};
+use crate::project::Selection;
+use crate::schema::{FieldPath, Preset, Schema};
+
+/// How many keys `sort` may have.
+pub const MAX_SORT_KEYS: usize = 8;
+
+/// How many paths `fields` may have, and how many members a path may have.
+pub const MAX_FIELDS: usize = 256;
+const MAX_PATH_PARTS: usize = 16;
+
+/// The total order that is asked for.
+pub(crate) fn order(params: &Params, schema: &Schema) -> Result<Order, Failure> {
+    let keys = match params.get("sort") {
+        None => vec![],
+        Some(Value::Array(keys)) => {
+            if keys.len() > MAX_SORT_KEYS {
+                let (limit, actual) = (MAX_SORT_KEYS as u64, keys.len() as u64);
+                return Err(Failure::too_large("sort_keys", limit, Some(actual), "elements"));
+            }
+            keys.iter().map(|key| sort_key(key, schema)).collect::<Result<Vec<_>, _>>()?
+        }
+        Some(key) => vec![sort_key(key, schema)?],
+    };
+    for (number, key) in keys.iter().enumerate() {
+        if keys.iter().take(number).any(|earlier| earlier.field == key.field) {
+            let name = shortened(&key.field.to_string());
+            let actual = format!("'{name}' twice");
+            return Err(Failure::invalid_type("sort.field", "each column once", &actual));
+        }
+    }
+    Ok(schema.total_order(keys))
+}
+
+fn sort_key(value: &Value, schema: &Schema) -> Result<SortKey, Failure> {
+    let Value::Object(members) = value else {
+        return Err(Failure::invalid_type("sort", "object", json_type(value)));
+    };
+    let mut field = None;
+    let mut direction = Direction::Ascending;
+    let mut nulls = Nulls::Last;
+    for (name, value) in members {
+        match (name.as_str(), value) {
+            ("field", Value::String(name)) => field = Some(sort_field(name, schema)?),
+            ("order" | "nulls", Value::Null) => {}
+            ("order", Value::String(text)) if text == "asc" => direction = Direction::Ascending,
+            ("order", Value::String(text)) if text == "desc" => direction = Direction::Descending,
+            ("nulls", Value::String(text)) if text == "first" => nulls = Nulls::First,
+            ("nulls", Value::String(text)) if text == "last" => nulls = Nulls::Last,
+            ("field", other) => {
+                return Err(Failure::invalid_type("sort.field", "string", json_type(other)));
+            }
+            ("order", other) => return Err(wrong_word("sort.order", "asc or desc", other)),
+            ("nulls", other) => return Err(wrong_word("sort.nulls", "first or last", other)),
+            (name, _) => {
+                let param_name = format!("sort.{}", shortened(name));
+                return Err(Failure::invalid_type(
+                    &param_name,
+                    "field, order or nulls",
+                    "unknown member",
+                ));
+            }
+        }
+    }
+    let Some(field) = field else {
+        return Err(Failure::invalid_type("sort.field", "string", "nothing"));
+    };
+    let column = field.column().and_then(|name| schema.column(name));
+    let nullable = column.is_none_or(|column| column.nullable);
+    Ok(SortKey { field, direction, nulls, nullable })
+}
+
+fn sort_field(name: &str, schema: &Schema) -> Result<FieldPath, Failure> {
+    let unknown = || {
+        let comparable = schema.columns().iter().filter(|column| column.is_comparable());
+        let valid: Vec<_> = comparable.map(|column| column.name.as_str()).collect();
+        Failure::unknown_field("sort.field", name, &valid)
+    };
+    let field = schema.resolve(name).ok_or_else(unknown)?;
+    let column = field.column().and_then(|name| schema.column(name));
+    if column.is_some_and(|column| !column.is_comparable()) || field.parts().len() > MAX_PATH_PARTS
+    {
+        return Err(unknown());
+    }
+    Ok(field)
+}
+
+fn wrong_word(param_name: &str, expected: &str, value: &Value) -> Failure {
+    let actual = if value.is_string() { "other text" } else { json_type(value) };
+    Failure::invalid_type(param_name, expected, actual)
+}
+
+/// The members that are asked for, and a warning if they were asked for in the old way.
+pub(crate) fn selection(
+    params: &Params,
+    schema: &Schema,
+) -> Result<(Selection, Option<Warning>), Failure> {
+    let old = params.text("preset").and_then(preset_named);
+    let warning = old.map(|_| Warning::deprecated("preset", "fields"));
+    let old = old.map(|preset| Selection::preset(preset, schema));
+    let new = match params.get("fields") {
+        None => None,
+        Some(Value::Array(paths)) => Some(fields(paths, schema)?),
+        Some(name) => {
+            let preset = name.as_str().and_then(preset_named).ok_or_else(|| {
+                let expected = "minimal, standard, full or an array of names";
+                Failure::invalid_type("fields", expected, "other text")
+            })?;
+            Some(Selection::preset(preset, schema))
+        }
+    };
+    let selection = match (old, new) {
+        (Some(old), Some(new)) => old.union(new),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => Selection::preset(params.operation.default_preset(), schema),
+    };
+    Ok((selection, warning))
+}
+
+fn fields(paths: &[Value], schema: &Schema) -> Result<Selection, Failure> {
+    if paths.len() > MAX_FIELDS {
+        let (limit, actual) = (MAX_FIELDS as u64, paths.len() as u64);
+        return Err(Failure::too_large("array_elements", limit, Some(actual), "elements"));
+    }
+    let paths = paths
+        .iter()
+        .filter_map(Value::as_str)
+        .map(|path| {
+            // A column by its whole name, else a path into one; what is not there is not shown.
+            let parts = || path.split('.').map(str::to_owned).collect();
+            schema.resolve(path).unwrap_or_else(|| FieldPath::from_parts(parts()))
+        })
+        .collect::<Vec<_>>();
+    if paths.iter().any(|path| path.parts().len() > MAX_PATH_PARTS) {
+        return Err(Failure::invalid_type("fields", "paths of up to 16 members", "longer path"));
+    }
+    Ok(Selection::Paths(paths))
+}
+
+fn preset_named(name: &str) -> Option<Preset> {
+    match name {
+        "minimal" => Some(Preset::Minimal),
+        "standard" => Some(Preset::Standard),
+        "full" => Some(Preset::Full),
+        _ => None,
+    }
+}

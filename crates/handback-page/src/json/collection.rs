@@ -1,0 +1,241 @@
+//! A JSON document as a collection.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::index::{Index, Target};
+use super::infer;
+use super::listing::{Items, Key, Listing, MemberKey, Visit};
+use super::pick::{self, Found, Wanted};
+use super::pointer::Pointer;
+use super::scan::{Scan, Stop};
+use super::source::ByteSource;
+use super::stored::{Block, Stored};
+use super::window::READ_BYTES;
+use crate::collection::{About, Collection, CollectionError, Fetch, Fetched, Query, Search, Sink};
+use crate::schema::{FieldPath, Schema};
+
+/// The elements of an array in a JSON document, or the members of an object as
+/// `{"key":…,"value":…}`, or a single value.
+///
+/// The document is checked and indexed once; after that, only the items of a page are looked at.
+/// It does not change: when its file does, another collection takes its place.
+///
+/// ```
+/// use handback_page::json::{InMemory, JsonCollection, JsonOptions};
+/// use handback_page::{Collection, Fetch, Filter, Query, Search, Window};
+///
+/// let source = InMemory::new(r#"{"items": [{"id": 7}, {"id": 8}]}"#, 0);
+/// let options = JsonOptions::new().with_pointer("/items".parse()?);
+/// let items = JsonCollection::open(source, options)?;
+/// let order = items.schema()?.total_order(vec![]);
+/// let query = Query { filter: Filter::EVERYTHING, search: Search::default(), order };
+/// let window = Window::Forward { after: None, limit: 1 };
+/// let page = items.fetch(&Fetch { query: &query, window, columns: None, budget_bytes: 1000 })?;
+/// assert_eq!(page.rows[0].item, r#"{"id": 7}"#);
+/// assert!(page.more_after);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct JsonCollection {
+    listing: Listing<JsonItems>,
+    schema: Arc<Schema>,
+    key: Option<String>,
+}
+
+/// What of a document is the collection, and what tells its items apart.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct JsonOptions {
+    pointer: Pointer,
+    key: Option<FieldPath>,
+}
+
+impl JsonOptions {
+    /// The items of the whole document, without a key.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The items of the value at `pointer`.
+    pub fn with_pointer(mut self, pointer: Pointer) -> Self {
+        self.pointer = pointer;
+        self
+    }
+
+    /// Items that differ in the member at `path`, which all of them have.
+    ///
+    /// They are in the order of that member. A walk over them goes on when the content has changed;
+    /// without a key, such a walk ends in [`CollectionError::Changed`].
+    pub fn with_key(mut self, path: FieldPath) -> Self {
+        self.key = Some(path);
+        self
+    }
+}
+
+impl JsonCollection {
+    /// Checks and indexes a document, in one pass and bounded memory.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectionError::Damaged`] if the source is not one JSON value in UTF-8, is nested more
+    /// than 128 deep, or has nothing at the pointer; [`CollectionError::TooLarge`] for an item
+    /// beyond [`MAX_VALUE_BYTES`](super::MAX_VALUE_BYTES); errors of the source. Keys are checked
+    /// when they are needed first.
+    pub fn open(
+        source: impl ByteSource + 'static,
+        options: JsonOptions,
+    ) -> Result<Self, CollectionError> {
+        Self::open_in_chunks(Box::new(source), options, READ_BYTES)
+    }
+
+    pub(super) fn open_in_chunks(
+        source: Box<dyn ByteSource>,
+        options: JsonOptions,
+        chunk: usize,
+    ) -> Result<Self, CollectionError> {
+        let JsonOptions { pointer, key } = options;
+        let (edition, size) = (source.edition(), source.size_bytes());
+        let Index { target, starts } = Index::build(&*source, &pointer, chunk)?;
+        let items = JsonItems { stored: Stored::new(source, starts), target };
+        let name = key.as_ref().map(FieldPath::to_string);
+        let schema = Arc::new(infer::schema(&items, name.as_deref())?);
+        let key = match key {
+            Some(path) => Key::Member(MemberKey::new(path)),
+            None => Key::Number { edition },
+        };
+        Ok(Self { listing: Listing::new(items, key, size), schema, key: name })
+    }
+}
+
+impl Collection for JsonCollection {
+    fn schema(&self) -> Result<Arc<Schema>, CollectionError> {
+        Ok(Arc::clone(&self.schema))
+    }
+
+    fn fetch(&self, fetch: &Fetch<'_>) -> Result<Fetched, CollectionError> {
+        self.listing.fetch(fetch)
+    }
+
+    fn count(&self, query: &Query) -> Result<u64, CollectionError> {
+        self.listing.count(query)
+    }
+
+    fn scan(&self, query: &Query, sink: Sink<'_>) -> Result<(), CollectionError> {
+        self.listing.scan(query, sink)
+    }
+
+    fn about(&self) -> Result<About, CollectionError> {
+        let items = self.listing.items();
+        let source = match items.target {
+            Target::Elements => "json array",
+            Target::Members => "json object",
+            Target::Itself => "json value",
+        };
+        Ok(About {
+            source: source.to_owned(),
+            items: Some(u64::from(items.count())),
+            bytes: Some(items.stored.source().size_bytes()),
+            indexes: self.key.iter().map(|key| format!("({key}) unique")).collect(),
+        })
+    }
+}
+
+/// The items of a document that was checked.
+#[derive(Debug)]
+pub(super) struct JsonItems {
+    stored: Stored,
+    target: Target,
+}
+
+impl JsonItems {
+    /// The end of the item that starts at `at`.
+    fn end(&self, scan: &Scan<'_>, at: usize) -> Result<usize, Stop> {
+        let value = if self.target == Target::Members { scan.name(at)? } else { at };
+        scan.value(value, 0, &mut ())
+    }
+
+    /// Where an item is in its block.
+    fn range(&self, block: &Block<'_>, number: u32) -> Result<Range<usize>, Stop> {
+        let scan = Scan::whole(block.text.as_bytes());
+        let mut at = 0;
+        for _ in block.numbers.start..number {
+            // Behind the item is a comma.
+            at = scan.space(scan.space(self.end(&scan, at)?) + 1);
+        }
+        Ok(at..self.end(&scan, at)?)
+    }
+
+    /// The text of an item: as it is in the source, but for members of an object.
+    fn item<'t>(&self, text: Cow<'t, str>) -> Result<Cow<'t, str>, Stop> {
+        if self.target != Target::Members {
+            return Ok(text);
+        }
+        let (name_end, value) = Scan::whole(text.as_bytes()).member(0)?;
+        let part = |range| text.get(range).unwrap_or_default();
+        let (name, value) = (part(0..name_end), part(value..text.len()));
+        Ok(Cow::Owned(format!(r#"{{"key":{name},"value":{value}}}"#)))
+    }
+}
+
+impl Items for JsonItems {
+    fn count(&self) -> u32 {
+        self.stored.count()
+    }
+
+    fn text(&self, number: u32) -> Result<Cow<'_, str>, CollectionError> {
+        let text = self.stored.text(number, |block| self.range(&block, number).map_err(changed))?;
+        self.item(text).map_err(changed)
+    }
+
+    fn each(&self, visit: Visit<'_>) -> Result<(), CollectionError> {
+        self.stored.each(&mut |block| {
+            let scan = Scan::whole(block.text.as_bytes());
+            let mut at = 0;
+            for number in block.numbers.clone() {
+                let is_last = number + 1 == block.numbers.end;
+                let end = if is_last {
+                    without_comma(block.text).len()
+                } else {
+                    self.end(&scan, at).map_err(changed)?
+                };
+                let text = block.text.get(at..end).ok_or(CollectionError::Changed)?;
+                visit(number, &self.item(Cow::Borrowed(text)).map_err(changed)?)?;
+                at = scan.space(scan.space(end) + 1);
+            }
+            Ok(())
+        })
+    }
+
+    fn find<'t>(
+        &self,
+        _number: u32,
+        text: &'t str,
+        wanted: &Wanted,
+        found: &mut Vec<Found<'t>>,
+    ) -> Result<(), CollectionError> {
+        wanted.find(text, found).map_err(changed)
+    }
+
+    fn is_hit(&self, text: &str, search: &Search) -> Result<bool, CollectionError> {
+        pick::is_hit(text, search).map_err(changed)
+    }
+
+    fn json(&self, _number: u32, text: Cow<'_, str>) -> Result<String, CollectionError> {
+        let end = Scan::whole(text.as_bytes()).value(0, 0, &mut ()).map_err(changed)?;
+        if end == text.len() { Ok(text.into_owned()) } else { Err(CollectionError::Changed) }
+    }
+}
+
+/// An item without what separates it from the next one. No item ends in a comma or white space.
+fn without_comma(text: &str) -> &str {
+    const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
+    let text = text.trim_end_matches(SPACE);
+    text.strip_suffix(',').unwrap_or(text).trim_end_matches(SPACE)
+}
+
+/// The document was checked when it was indexed: what is not JSON now was written since.
+fn changed(_: Stop) -> CollectionError {
+    CollectionError::Changed
+}

@@ -1,0 +1,484 @@
+//! Windows, counts and scans over items that are found by their number.
+//!
+//! Items in their own order need nothing more. For every other query the numbers of its items, in
+//! its order, are found by one pass and kept for a while as a [`View`]: then a page costs the same
+//! wherever it is.
+//!
+//! | items | a place is |
+//! |---|---|
+//! | with a key | one value per sort key, the key among them: found by binary search |
+//! | without | the edition of the source and the number of the item |
+//!
+//! Sort values are no part of a place without a key, although a place usually has them: within one
+//! edition the number says it all, and a cursor stays short however long the text is that is sorted
+//! by.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use super::pick::{Found, Wanted};
+use super::sort_key;
+use super::view::{Sorter, View, Views};
+use crate::collection::{
+    CollectionError, Fetch, Fetched, Query, Row, Search, Served, Sink, Window,
+};
+use crate::filter::{Filter, Member};
+use crate::order::{Direction, Nulls, Order, SortKey};
+use crate::scalar::Scalar;
+use crate::schema::FieldPath;
+
+/// Items that are found by their number, from 0.
+pub(crate) trait Items: Debug + Send + Sync {
+    /// How many there are.
+    fn count(&self) -> u32;
+
+    /// The text of an item, as the other functions take it.
+    fn text(&self, number: u32) -> Result<Cow<'_, str>, CollectionError>;
+
+    /// Gives every item to `visit`, in order: its number and text.
+    fn each(&self, visit: Visit<'_>) -> Result<(), CollectionError>;
+
+    /// Fills `found` with what is at each path of an item.
+    fn find<'t>(
+        &self,
+        number: u32,
+        text: &'t str,
+        wanted: &Wanted,
+        found: &mut Vec<Found<'t>>,
+    ) -> Result<(), CollectionError>;
+
+    /// Whether a search finds an item.
+    fn is_hit(&self, text: &str, search: &Search) -> Result<bool, CollectionError>;
+
+    /// An item as JSON.
+    fn json(&self, number: u32, text: Cow<'_, str>) -> Result<String, CollectionError>;
+}
+
+/// What takes the items of [`Items::each`].
+pub(crate) type Visit<'a> = &'a mut dyn FnMut(u32, &str) -> Result<(), CollectionError>;
+
+/// What tells items apart.
+#[derive(Debug)]
+pub(crate) enum Key {
+    /// Their number, as long as the source stays in this edition.
+    Number {
+        /// Of the source.
+        edition: u64,
+    },
+    /// A member of this name that is their number plus 1.
+    Line {
+        /// In the schema.
+        name: &'static str,
+    },
+    /// A member that every item has, each another one.
+    Member(MemberKey),
+}
+
+/// A member that tells items apart.
+#[derive(Debug)]
+pub(crate) struct MemberKey {
+    /// Its name in the schema.
+    name: FieldPath,
+    /// Where it is.
+    path: FieldPath,
+    /// All items, by key.
+    query: Query,
+    /// What is wrong with the keys, once they have been looked at.
+    checked: OnceLock<Result<(), String>>,
+}
+
+impl MemberKey {
+    pub(crate) fn new(path: FieldPath) -> Self {
+        let name = FieldPath::name(path.to_string());
+        let query = Query {
+            filter: Filter::EVERYTHING,
+            search: Search::default(),
+            order: ascending(&name),
+        };
+        Self { name, path, query, checked: OnceLock::new() }
+    }
+}
+
+fn ascending(field: &FieldPath) -> Order {
+    let field = field.clone();
+    let (direction, nulls) = (Direction::Ascending, Nulls::Last);
+    Order::new(vec![SortKey { field, direction, nulls, nullable: false }])
+}
+
+/// A list of items that can be filtered, searched, sorted and paged.
+#[derive(Debug)]
+pub(crate) struct Listing<I> {
+    items: I,
+    key: Key,
+    views: Views,
+}
+
+impl<I: Items> Listing<I> {
+    pub(crate) fn new(items: I, key: Key, source_bytes: u64) -> Self {
+        Self { items, key, views: Views::new(source_bytes) }
+    }
+
+    pub(crate) const fn items(&self) -> &I {
+        &self.items
+    }
+
+    /// As [`Collection::fetch`](crate::Collection::fetch).
+    pub(crate) fn fetch(&self, fetch: &Fetch<'_>) -> Result<Fetched, CollectionError> {
+        let plan = self.plan(fetch.query);
+        let view = self.view(&plan)?;
+        let len = view.len();
+        let (start, end, backward) = match fetch.window {
+            Window::Forward { after, limit } => {
+                let start = match after {
+                    Some(place) => self.locate(&plan, &view, place)?.end,
+                    None => 0,
+                };
+                (start, start.saturating_add(limit).min(len), false)
+            }
+            Window::Backward { before, limit } => {
+                let end = match before {
+                    Some(place) => self.locate(&plan, &view, place)?.start,
+                    None => len,
+                };
+                (end.saturating_sub(limit), end, true)
+            }
+            Window::Offset { offset, limit } => {
+                let start = usize::try_from(offset).unwrap_or(len).min(len);
+                (start, start.saturating_add(limit).min(len), false)
+            }
+        };
+        let mut rows = vec![];
+        let mut bytes = 0_usize;
+        for step in 0..end - start {
+            let place = if backward { end - 1 - step } else { start + step };
+            let row = self.row(&plan, &view, place)?;
+            bytes = bytes.saturating_add(row.item.len());
+            if bytes > fetch.budget_bytes && !rows.is_empty() {
+                break;
+            }
+            rows.push(row);
+        }
+        let (start, end) =
+            if backward { (end - rows.len(), end) } else { (start, start + rows.len()) };
+        if backward {
+            rows.reverse();
+        }
+        let (more_before, more_after) = (start > 0, end < len);
+        Ok(Fetched { rows, more_before, more_after, served: Served::Directly })
+    }
+
+    /// As [`Collection::count`](crate::Collection::count).
+    pub(crate) fn count(&self, query: &Query) -> Result<u64, CollectionError> {
+        let plan = self.plan(query);
+        if plan.takes_all() {
+            return Ok(u64::from(self.items.count()));
+        }
+        if let Some(count) = self.views.count(&query.filter, &query.search) {
+            return Ok(count as u64);
+        }
+        Ok(self.view(&plan)?.len() as u64)
+    }
+
+    /// As [`Collection::scan`](crate::Collection::scan).
+    pub(crate) fn scan(&self, query: &Query, sink: Sink<'_>) -> Result<(), CollectionError> {
+        let plan = self.plan(query);
+        if plan.is_sorted {
+            let view = self.view(&plan)?;
+            return (0..view.len()).try_for_each(|place| sink(self.row(&plan, &view, place)?));
+        }
+        self.items.each(&mut |number, text| {
+            let mut found = vec![];
+            if plan.matches(&self.items, number, text, &mut found)? {
+                sink(self.row_of(&plan, number, Cow::Borrowed(text))?)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn plan<'q>(&self, query: &'q Query) -> Plan<'q> {
+        let natural = match &self.key {
+            Key::Number { .. } => query.order.keys().is_empty(),
+            Key::Line { name } => query.order == ascending(&FieldPath::name(*name)),
+            Key::Member(_) => false,
+        };
+        Plan::new(query, !natural, |field| match &self.key {
+            Key::Member(key) if key.name == *field => key.path.clone(),
+            _ => field.clone(),
+        })
+    }
+
+    fn view(&self, plan: &Plan<'_>) -> Result<Arc<View>, CollectionError> {
+        if let Key::Member(key) = &self.key {
+            self.check_key(key)?;
+        }
+        if plan.takes_all() && !plan.is_sorted {
+            return Ok(Arc::new(View::All(self.items.count())));
+        }
+        self.views.get(plan.query, || self.find(plan, None))
+    }
+
+    /// Checks once that the keys are what they should be: by putting all items in their order,
+    /// which most queries need in any case.
+    fn check_key(&self, key: &MemberKey) -> Result<(), CollectionError> {
+        if key.checked.get().is_none() {
+            self.views.get(&key.query, || self.find(&self.plan(&key.query), Some(key)))?;
+        }
+        match key.checked.get() {
+            Some(Err(fault)) => Err(CollectionError::Damaged(fault.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds the items of a query. With `key`, they are all items by that key, which is checked.
+    fn find(&self, plan: &Plan<'_>, key: Option<&MemberKey>) -> Result<View, CollectionError> {
+        let mut numbers = vec![];
+        let mut sorter = Sorter::new();
+        let mut fault = None;
+        self.items.each(&mut |number, text| {
+            let mut found = vec![];
+            if !plan.matches(&self.items, number, text, &mut found)? {
+                return Ok(());
+            }
+            if !plan.is_sorted {
+                numbers.push(number);
+                return Ok(());
+            }
+            if let (Some(key), [value]) = (key, found.as_slice())
+                && fault.is_none()
+            {
+                fault = key.fault_of(number, value);
+            }
+            sorter.push(number, |out| plan.write_key(&found, out))
+        })?;
+        if plan.is_sorted {
+            sorter.sort();
+            if let Some(key) = key {
+                let fault = fault.or_else(|| sorter.same().map(|(a, b)| key.shared(a, b)));
+                let result = fault.map_or(Ok(()), Err);
+                if let Err(fault) = key.checked.get_or_init(|| result) {
+                    return Err(CollectionError::Damaged(fault.clone()));
+                }
+            }
+            numbers = sorter.into_numbers();
+        }
+        Ok(View::new(numbers, self.items.count()))
+    }
+
+    /// The places of the view whose items are at a place of the order: none or one. Where none is,
+    /// the range is empty, and between the neighbours.
+    fn locate(
+        &self,
+        plan: &Plan<'_>,
+        view: &View,
+        place: &[Scalar],
+    ) -> Result<Range<usize>, CollectionError> {
+        let spot = self.spot(plan, place)?;
+        let compare = |number: u32| {
+            Ok(match &spot {
+                Spot::Number(wanted) => i128::from(number).cmp(wanted),
+                Spot::Key(wanted) => self.key_of(plan, number)?.cmp(wanted),
+                Spot::Item(wanted, other) => {
+                    self.key_of(plan, number)?.cmp(wanted).then_with(|| number.cmp(other))
+                }
+            })
+        };
+        let start = partition(view, 0, |number| Ok(compare(number)?.is_lt()))?;
+        let end = partition(view, start, |number| Ok(compare(number)?.is_le()))?;
+        Ok(start..end)
+    }
+
+    /// What a caller's place means.
+    fn spot(&self, plan: &Plan<'_>, place: &[Scalar]) -> Result<Spot, CollectionError> {
+        match (&self.key, place) {
+            (Key::Number { edition }, [Scalar::Int(of), Scalar::Int(number)]) => {
+                if *of != i128::from(*edition) {
+                    return Err(CollectionError::Changed);
+                }
+                match u32::try_from(*number) {
+                    Ok(number) if number < self.items.count() => match plan.is_sorted {
+                        true => Ok(Spot::Item(self.key_of(plan, number)?, number)),
+                        false => Ok(Spot::Number(i128::from(number))),
+                    },
+                    _ => Err(CollectionError::BadPlace),
+                }
+            }
+            (Key::Line { .. }, [Scalar::Int(line)]) if !plan.is_sorted => {
+                Ok(Spot::Number(line.saturating_sub(1)))
+            }
+            (Key::Line { .. } | Key::Member(_), place)
+                if plan.is_sorted && place.len() == plan.sorted.len() =>
+            {
+                let mut key = vec![];
+                sort_key::write(&plan.query.order, place.iter().cloned(), &mut key);
+                Ok(Spot::Key(key))
+            }
+            _ => Err(CollectionError::BadPlace),
+        }
+    }
+
+    /// The bytes that an item is sorted by.
+    fn key_of(&self, plan: &Plan<'_>, number: u32) -> Result<Vec<u8>, CollectionError> {
+        let text = self.items.text(number)?;
+        let mut found = vec![];
+        self.items.find(number, &text, &plan.wanted, &mut found)?;
+        let mut key = vec![];
+        plan.write_key(&found, &mut key);
+        Ok(key)
+    }
+
+    fn row(&self, plan: &Plan<'_>, view: &View, place: usize) -> Result<Row, CollectionError> {
+        let number = view.number(place).ok_or(CollectionError::BadPlace)?;
+        self.row_of(plan, number, self.items.text(number)?)
+    }
+
+    fn row_of(
+        &self,
+        plan: &Plan<'_>,
+        number: u32,
+        text: Cow<'_, str>,
+    ) -> Result<Row, CollectionError> {
+        let place = match &self.key {
+            Key::Number { edition } => {
+                vec![Scalar::Int(i128::from(*edition)), Scalar::Int(i128::from(number))]
+            }
+            Key::Line { .. } | Key::Member(_) => {
+                let mut found = vec![];
+                self.items.find(number, &text, &plan.wanted, &mut found)?;
+                plan.sort_values(&found).collect()
+            }
+        };
+        Ok(Row { item: self.items.json(number, text)?, place })
+    }
+}
+
+/// What a place of a cursor means.
+enum Spot {
+    /// An item with this number, in an order by number. There may be no such item.
+    Number(i128),
+    /// An item that is sorted by these bytes.
+    Key(Vec<u8>),
+    /// The item that is sorted by these bytes and has this number.
+    Item(Vec<u8>, u32),
+}
+
+/// The first place of a view, from `start` on, for which `is_before` does not hold.
+fn partition(
+    view: &View,
+    start: usize,
+    mut is_before: impl FnMut(u32) -> Result<bool, CollectionError>,
+) -> Result<usize, CollectionError> {
+    let (mut low, mut high) = (start, view.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        let number = view.number(middle).ok_or(CollectionError::BadPlace)?;
+        if is_before(number)? {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
+impl MemberKey {
+    /// What is wrong with the key of an item.
+    fn fault_of(&self, number: u32, value: &Found<'_>) -> Option<String> {
+        let what = match value {
+            value if value.is_tree() && value.scalar().kind_name() == "blob" => {
+                "is no single value"
+            }
+            value if value.scalar().is_null() => "is missing or null",
+            _ => return None,
+        };
+        Some(format!("the key '{}' {what} in item {number}; {HINT}", self.path))
+    }
+
+    /// That two items have the same key.
+    fn shared(&self, a: u32, b: u32) -> String {
+        format!("the key '{}' is the same in items {a} and {b}; {HINT}", self.path)
+    }
+}
+
+/// What to do about bad keys.
+const HINT: &str = "name another key, or none";
+
+/// What a query needs of every item.
+struct Plan<'q> {
+    query: &'q Query,
+    /// Whether the order is another one than that of the source.
+    is_sorted: bool,
+    /// The members that are sorted by and tested.
+    fields: Vec<&'q FieldPath>,
+    /// Where they are, in the same order.
+    wanted: Wanted,
+    /// Which of them are sorted by.
+    sorted: Vec<usize>,
+    /// The number of each field, where there are too many to look through.
+    numbers: HashMap<&'q FieldPath, usize>,
+}
+
+impl<'q> Plan<'q> {
+    /// So many fields are looked through faster than they are hashed.
+    const FEW: usize = 8;
+
+    fn new(query: &'q Query, is_sorted: bool, path_of: impl Fn(&FieldPath) -> FieldPath) -> Self {
+        let mut fields = vec![];
+        let mut numbers = HashMap::new();
+        let mut number_of = |field: &'q FieldPath| {
+            *numbers.entry(field).or_insert_with(|| {
+                fields.push(field);
+                fields.len() - 1
+            })
+        };
+        let sorted = query.order.keys().iter().map(|key| number_of(&key.field)).collect();
+        query.filter.for_each_field(&mut |field, _| {
+            number_of(field);
+        });
+        let wanted = Wanted::new(fields.iter().map(|field| path_of(field)).collect());
+        Self { query, is_sorted, fields, wanted, sorted, numbers }
+    }
+
+    fn takes_all(&self) -> bool {
+        self.query.filter.is_everything() && self.query.search.is_empty()
+    }
+
+    /// Whether an item is one of the query; with what was found of it.
+    fn matches<'t>(
+        &self,
+        items: &impl Items,
+        number: u32,
+        text: &'t str,
+        found: &mut Vec<Found<'t>>,
+    ) -> Result<bool, CollectionError> {
+        if !self.fields.is_empty() {
+            items.find(number, text, &self.wanted, found)?;
+        }
+        let lookup = |field: &FieldPath| -> Member<'static> {
+            let value = self.number_of(field).and_then(|number| found.get(number));
+            value.unwrap_or(&Found::Missing).member()
+        };
+        let Query { filter, search, .. } = self.query;
+        Ok(filter.matches(&lookup) && (search.is_empty() || items.is_hit(text, search)?))
+    }
+
+    fn number_of(&self, field: &FieldPath) -> Option<usize> {
+        if self.fields.len() > Self::FEW {
+            return self.numbers.get(field).copied();
+        }
+        self.fields.iter().position(|other| *other == field)
+    }
+
+    /// The values that an item is sorted by.
+    fn sort_values(&self, found: &[Found<'_>]) -> impl Iterator<Item = Scalar> {
+        let values = self.sorted.iter().map(|field| found.get(*field));
+        values.map(|value| value.map_or(Scalar::Null, Found::scalar))
+    }
+
+    /// Appends the bytes that an item is sorted by.
+    fn write_key(&self, found: &[Found<'_>], out: &mut Vec<u8>) {
+        sort_key::write(&self.query.order, self.sort_values(found), out);
+    }
+}

@@ -1,0 +1,33 @@
+//! JSON documents as collections.
+//!
+//! A document is read once, from a [`ByteSource`], to check that it is JSON and to note where its
+//! items start. Nothing else is kept of it but what queries have found: a few bytes per item. A
+//! page reads and parses its own items, and a filter or sort order only the members that it is
+//! about.
+//!
+//! Rejected: parsing everything into values takes several times the memory of the text and more
+//! time than all pages that are ever read of it; parsing from the start for every page costs the
+//! more the deeper the page is.
+
+mod collection;
+mod index;
+mod infer;
+pub(crate) mod listing;
+pub(crate) mod pick;
+mod pointer;
+pub(crate) mod scan;
+mod sort_key;
+mod source;
+pub(crate) mod starts;
+pub(crate) mod stored;
+mod view;
+pub(crate) mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub use collection::{JsonCollection, JsonOptions};
+pub use pointer::{Pointer, PointerError};
+pub use source::{ByteSource, InMemory};
+pub use starts::MAX_ITEMS;
+pub use window::MAX_VALUE_BYTES;

@@ -1,0 +1,141 @@
+//! A source that is read from its start to its end, in bounded memory.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::scan::{Fault, Scan, Stop};
+use super::source::ByteSource;
+use crate::collection::CollectionError;
+
+/// The longest item, and the longest member beside the way to the items: it is in memory at once.
+/// As long as the longest result that is held.
+pub const MAX_VALUE_BYTES: usize = 256 << 20;
+
+/// How much is read at a time: enough that a read costs little beside what is done with the bytes,
+/// and so little that they are still in the cache when they are looked at a second time.
+pub(crate) const READ_BYTES: usize = 256 << 10;
+
+/// The bytes from where a reader is, as far as they were read.
+pub(crate) struct Window<'a> {
+    source: &'a dyn ByteSource,
+    size: u64,
+    /// What is read at a time.
+    chunk: usize,
+    /// The offset of the first one of `bytes` in the source.
+    base: u64,
+    bytes: Cow<'a, [u8]>,
+    /// Of `bytes`, those that were dealt with.
+    done: usize,
+}
+
+impl<'a> Window<'a> {
+    pub(crate) fn new(source: &'a dyn ByteSource, chunk: usize) -> Result<Self, CollectionError> {
+        let size = source.size_bytes();
+        let bytes = Cow::Borrowed([].as_slice());
+        let mut window = Self { source, size, chunk, base: 0, bytes, done: 0 };
+        window.read(chunk)?;
+        Ok(window)
+    }
+
+    /// The bytes that are there, those included that were dealt with.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn scan(&self) -> Scan<'_> {
+        if self.is_last() { Scan::whole(&self.bytes) } else { Scan::part(&self.bytes) }
+    }
+
+    /// How many of the bytes were dealt with.
+    pub(crate) const fn done(&self) -> usize {
+        self.done
+    }
+
+    pub(crate) fn set_done(&mut self, done: usize) {
+        self.done = done;
+    }
+
+    /// The offset in the source of a byte that is there.
+    pub(crate) const fn offset(&self, at: usize) -> u64 {
+        self.base + at as u64
+    }
+
+    /// Whether the source ends where the bytes end.
+    pub(crate) fn is_last(&self) -> bool {
+        self.offset(self.bytes.len()) >= self.size
+    }
+
+    /// Does a step, again with more bytes if there are not enough.
+    pub(crate) fn step<T>(
+        &mut self,
+        mut step: impl FnMut(&Scan<'_>, usize) -> Result<(T, usize), Stop>,
+    ) -> Result<T, CollectionError> {
+        loop {
+            match step(&self.scan(), self.done) {
+                Ok((result, done)) => {
+                    self.done = done;
+                    return Ok(result);
+                }
+                Err(stop) => self.go_on(stop)?,
+            }
+        }
+    }
+
+    /// Reads more, if that is why a scan has stopped.
+    pub(crate) fn go_on(&mut self, stop: Stop) -> Result<(), CollectionError> {
+        match stop {
+            Stop::Incomplete if !self.is_last() => self.slide(),
+            Stop::Incomplete => {
+                Err(damaged("the text ends too early,", self.offset(self.bytes.len())))
+            }
+            Stop::Bad(Fault { at, what }) => Err(damaged(what, self.offset(at))),
+        }
+    }
+
+    /// Leaves behind what was dealt with, and reads more than there was.
+    pub(crate) fn slide(&mut self) -> Result<(), CollectionError> {
+        self.check_utf8()?;
+        let left = self.bytes.len() - self.done;
+        if left >= MAX_VALUE_BYTES {
+            return Err(CollectionError::TooLarge {
+                what: "an item",
+                unit: "bytes",
+                limit: MAX_VALUE_BYTES as u64,
+            });
+        }
+        self.base = self.offset(self.done);
+        self.done = 0;
+        self.read(self.chunk.max(2 * left).min(MAX_VALUE_BYTES))
+    }
+
+    /// Checks what was dealt with since the window slid.
+    pub(crate) fn check_utf8(&self) -> Result<(), CollectionError> {
+        let done = self.bytes.get(..self.done).unwrap_or_default();
+        match str::from_utf8(done) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(damaged("the text is not UTF-8", self.offset(error.valid_up_to()))),
+        }
+    }
+
+    fn read(&mut self, length: usize) -> Result<(), CollectionError> {
+        let end = self.size.min(self.base + length as u64);
+        // The old ones go first: two buffers are never there at once.
+        self.bytes = Cow::Borrowed(&[]);
+        self.bytes = read(self.source, self.base..end)?;
+        Ok(())
+    }
+}
+
+/// Exactly these bytes of a source.
+pub(crate) fn read(
+    source: &dyn ByteSource,
+    range: Range<u64>,
+) -> Result<Cow<'_, [u8]>, CollectionError> {
+    let expected = range.end.saturating_sub(range.start);
+    let bytes = source.read(range)?;
+    if bytes.len() as u64 == expected { Ok(bytes) } else { Err(CollectionError::Changed) }
+}
+
+pub(crate) fn damaged(what: &str, offset: u64) -> CollectionError {
+    CollectionError::Damaged(format!("{what} at byte {offset}"))
+}
