@@ -1,5 +1,7 @@
 //! What several targets need.
 
+pub mod pages;
+
 use std::sync::LazyLock;
 
 use base64::Engine as _;

@@ -1,7 +1,8 @@
 //! The commands of `README.md` do what it says.
 //!
 //! In a block marked `console`, lines that start with `$ handback` or `$ cargo run` are run with
-//! the development build, one after the other, in one new folder that is also their home. The
+//! the development build, one after the other, in one new folder that is also their home; so are
+//! lines that make a file with `$ printf`. The
 //! lines below a command are the output that it must have; `…` stands for anything within a line,
 //! and a line of only `…` for any number of lines. Where nothing is below, only the exit status
 //! counts.
@@ -123,11 +124,12 @@ fn runnable(mut example: Example) -> Option<Example> {
     let cargo = ["cargo run --release -- ", "cargo run -- "]
         .into_iter()
         .find_map(|prefix| example.command.strip_prefix(prefix));
-    let args = cargo.or_else(|| example.command.strip_prefix("handback "))?;
-    if args.split_whitespace().next() == Some("serve") {
-        return None;
+    match cargo.or_else(|| example.command.strip_prefix("handback ")) {
+        Some(args) if args.split_whitespace().next() == Some("serve") => return None,
+        Some(args) => example.command = format!("{BINARY} {args}"),
+        None if example.command.starts_with("printf ") => {}
+        None => return None,
     }
-    example.command = format!("{BINARY} {args}");
     while example.expected.last().is_some_and(String::is_empty) {
         example.expected.pop();
     }
@@ -185,6 +187,12 @@ mod tests {
     fn runs_the_binary_instead_of_cargo() {
         let text = "```console\n$ cargo run --release -- keys new\n$ cargo run -- x 'a b'\n```\n";
         assert_eq!(commands(text), ["handback keys new", "handback x 'a b'"]);
+    }
+
+    #[test]
+    fn runs_what_makes_a_file() {
+        let text = "```console\n$ printf 'a' > file\n```\n";
+        assert_eq!(commands(text), ["printf 'a' > file"]);
     }
 
     #[test]
