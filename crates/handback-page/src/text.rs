@@ -186,3 +186,195 @@ fn lines<'t>(block: &Block<'t>) -> impl Iterator<Item = Range<usize>> + use<'t> 
 fn line_number(number: u32) -> u64 {
     u64::from(number) + 1
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::collection::{Row, Window as Place};
+    use crate::filter::Filter;
+    use crate::json::InMemory;
+    use crate::order::{Direction, Nulls, SortKey};
+    use crate::scalar::Scalar;
+    use crate::schema::FieldPath;
+
+    fn open(text: &[u8], chunk: usize) -> Result<TextCollection, CollectionError> {
+        TextCollection::open_in_chunks(Box::new(InMemory::new(text.to_vec(), 0)), chunk)
+    }
+
+    fn query(collection: &TextCollection, filter: &Value, sort: Option<&str>) -> Query {
+        let schema = collection.schema().unwrap();
+        let key = sort.map(|name| SortKey {
+            field: FieldPath::name(name.trim_start_matches('-')),
+            direction: match name.starts_with('-') {
+                true => Direction::Descending,
+                false => Direction::Ascending,
+            },
+            nulls: Nulls::Last,
+            nullable: false,
+        });
+        Query {
+            filter: Filter::parse(filter, &schema).unwrap(),
+            search: Search::default(),
+            order: schema.total_order(key.into_iter().collect()),
+        }
+    }
+
+    fn fetch(
+        collection: &TextCollection,
+        query: &Query,
+        window: Place<'_>,
+    ) -> Result<Fetched, CollectionError> {
+        collection.fetch(&Fetch { query, window, columns: None, budget_bytes: usize::MAX })
+    }
+
+    fn all(collection: &TextCollection, query: &Query) -> Vec<Row> {
+        let mut rows = vec![];
+        collection
+            .scan(query, &mut |row| {
+                rows.push(row);
+                Ok(())
+            })
+            .unwrap();
+        rows
+    }
+
+    fn numbers(rows: &[Row]) -> Vec<u64> {
+        let number = |row: &Row| serde_json::from_str::<Value>(&row.item).unwrap()["line"].as_u64();
+        rows.iter().map(|row| number(row).unwrap()).collect()
+    }
+
+    #[test]
+    fn lines_are_numbered_and_quoted() {
+        let collection = open(b"first\r\nsays \"hi\"\t\n\nlast", 5).unwrap();
+        let query = query(&collection, &json!({}), None);
+        let rows = all(&collection, &query);
+        let items: Vec<_> = rows.iter().map(|row| row.item.as_str()).collect();
+        assert_eq!(
+            items,
+            [
+                r#"{"line":1,"text":"first"}"#,
+                r#"{"line":2,"text":"says \"hi\"\t"}"#,
+                r#"{"line":3,"text":""}"#,
+                r#"{"line":4,"text":"last"}"#,
+            ]
+        );
+        assert_eq!(rows[2].place, [Scalar::Int(3)]);
+        assert_eq!(collection.count(&query).unwrap(), 4);
+        let about = collection.about().unwrap();
+        assert_eq!(
+            (about.source.as_str(), about.items, about.bytes),
+            ("text lines", Some(4), Some(23))
+        );
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_is_damaged() {
+        for chunk in [1, 4, READ_BYTES] {
+            let error = open(b"ab\ncd\xff\nef", chunk).unwrap_err();
+            assert_eq!(error.to_string(), "the source is damaged: the text is not UTF-8 at byte 5");
+            assert!(open("ab\nä€𝄞\n".as_bytes(), chunk).is_ok());
+            assert!(open(b"ab\n\xc3", chunk).is_err());
+        }
+    }
+
+    #[test]
+    fn lines_are_filtered_searched_and_sorted() {
+        let collection = open(b"pear\napple\nfig\napple pie\n", READ_BYTES).unwrap();
+        let lines = |filter, sort| numbers(&all(&collection, &query(&collection, &filter, sort)));
+        assert_eq!(lines(json!({}), None), [1, 2, 3, 4]);
+        assert_eq!(lines(json!({}), Some("-line")), [4, 3, 2, 1]);
+        assert_eq!(lines(json!({}), Some("text")), [2, 4, 3, 1]);
+        assert_eq!(lines(json!({"text": {"starts_with": "apple"}}), None), [2, 4]);
+        assert_eq!(lines(json!({"line": {"gt": 2}}), Some("-text")), [3, 4]);
+        let search = Search::new("PIE fig");
+        let query = Query { search, ..query(&collection, &json!({}), None) };
+        assert_eq!(numbers(&all(&collection, &query)), [3, 4]);
+        assert_eq!(collection.count(&query).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_walk_goes_on_in_another_text() {
+        let collection = open(b"a\nb\nc\n", READ_BYTES).unwrap();
+        let natural = query(&collection, &json!({}), None);
+        for (line, expected) in [
+            (Scalar::Int(-5), vec![1, 2, 3]),
+            (Scalar::Int(0), vec![1, 2, 3]),
+            (Scalar::Int(2), vec![3]),
+            (Scalar::Int(9), vec![]),
+            (Scalar::Int(i128::MIN), vec![1, 2, 3]),
+        ] {
+            let place = [line];
+            let window = Place::Forward { after: Some(&place), limit: 9 };
+            let page = fetch(&collection, &natural, window).unwrap();
+            assert_eq!(numbers(&page.rows), expected, "{place:?}");
+            assert_eq!(page.more_before, expected.len() < 3);
+        }
+        let by_text = query(&collection, &json!({}), Some("text"));
+        let place = [Scalar::Text("aa".into()), Scalar::Int(1)];
+        let window = Place::Forward { after: Some(&place), limit: 9 };
+        assert_eq!(numbers(&fetch(&collection, &by_text, window).unwrap().rows), [2, 3]);
+        for (query, place) in [
+            (&natural, vec![]),
+            (&natural, vec![Scalar::Null]),
+            (&natural, vec![Scalar::Int(1), Scalar::Int(1)]),
+            (&by_text, vec![Scalar::Int(1)]),
+        ] {
+            let window = Place::Backward { before: Some(&place), limit: 1 };
+            let result = fetch(&collection, query, window);
+            assert!(matches!(result, Err(CollectionError::BadPlace)), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn the_schema_is_closed() {
+        let schema = open(b"", 1).unwrap().schema().unwrap();
+        assert_eq!((schema.key(), schema.shape()), (["line".to_owned()].as_slice(), Shape::Closed));
+        assert!(schema.counts_always() && schema.resolve("other").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_those_of_the_standard_library(
+            text in "[a\r\n\né\u{0}\"]{0,60}",
+            chunk in 1_usize..20,
+            limit in 1_usize..5,
+        ) {
+            let collection = open(text.as_bytes(), chunk).unwrap();
+            let query = query(&collection, &json!({}), None);
+            let expected: Vec<_> = text
+                .lines()
+                .zip(1..)
+                .map(|(text, line)| json!({"line": line, "text": text}).to_string())
+                .collect();
+            let items: Vec<_> =
+                all(&collection, &query).into_iter().map(|row| row.item).collect();
+            prop_assert_eq!(&items, &expected);
+            let (mut seen, mut place) = (vec![], None::<Vec<Scalar>>);
+            loop {
+                let window = Place::Forward { after: place.as_deref(), limit };
+                let page = fetch(&collection, &query, window).unwrap();
+                prop_assert_eq!(page.more_before, !seen.is_empty());
+                let Some(last) = page.rows.last() else { break };
+                place = Some(last.place.clone());
+                seen.extend(page.rows.into_iter().map(|row| row.item));
+                prop_assert_eq!(page.more_after, seen.len() < expected.len());
+            }
+            prop_assert_eq!(&seen, &expected);
+        }
+
+        #[test]
+        fn short_lines_share_blocks(count in 30_000_usize..70_000, limit in 1_usize..4) {
+            let text: String = (1..=count).map(|line| format!("{line}\n")).collect();
+            let collection = open(text.as_bytes(), READ_BYTES).unwrap();
+            let query = query(&collection, &json!({}), None);
+            prop_assert_eq!(collection.count(&query).unwrap(), count as u64);
+            let window = Place::Offset { offset: count as u64 - 5, limit };
+            let page = fetch(&collection, &query, window).unwrap();
+            let expected: Vec<_> = (count as u64 - 4..).take(limit).collect();
+            prop_assert_eq!(numbers(&page.rows), expected);
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::pick;
 use super::pointer::{self, Pointer};
-use super::scan::{Fault, MAX_DEPTH, Names, Scan, Stop};
+use super::scan::{Fault, Guide, MAX_DEPTH, Names, Scan, Stop};
 use super::source::ByteSource;
 use super::starts::Starts;
 use super::window::Window;
@@ -42,7 +42,7 @@ impl Index {
         let edition = source.edition();
         let size = source.size_bytes();
         let mut builder =
-            Builder { window: Window::new(source, chunk)?, size, names: Names::new() };
+            Builder { window: Window::new(source, chunk)?, size, foresight: Foresight::new() };
         let found = builder.find(pointer.tokens(), 0)?;
         builder.end()?;
         if source.edition() != edition {
@@ -55,7 +55,7 @@ impl Index {
 struct Builder<'a> {
     window: Window<'a>,
     size: u64,
-    names: Names,
+    foresight: Foresight,
 }
 
 impl Builder<'_> {
@@ -139,7 +139,13 @@ impl Builder<'_> {
         loop {
             walk.at = self.window.done();
             let (scan, base) = (self.window.scan(), self.window.offset(0));
-            let result = walk.run(&scan, &mut self.names, |at| starts.push(base + at as u64));
+            let found = |at| starts.push(base + at as u64);
+            let result = if self.foresight.is_worth_it() {
+                walk.run(&scan, &mut self.foresight.names, found)
+            } else {
+                walk.run(&scan, &mut (), found)
+            };
+            self.foresight.assess(walk.at - self.window.done());
             self.window.set_done(walk.at);
             starts.check_count()?;
             match result {
@@ -170,7 +176,7 @@ impl Builder<'_> {
 
     /// Goes over a value.
     fn skip(&mut self, depth: u32) -> Result<(), CollectionError> {
-        let names = &mut self.names;
+        let names = &mut self.foresight.names;
         self.window.step(|scan, at| Ok(((), scan.value(at, depth, names)?)))
     }
 
@@ -209,6 +215,39 @@ impl Builder<'_> {
     }
 }
 
+/// Names that are foreseen as long as that pays.
+struct Foresight {
+    names: Names,
+    /// So many windows more do without.
+    pause: u32,
+}
+
+impl Foresight {
+    /// A name that was not foreseen in as many bytes costs what the others save.
+    const WORTHLESS_BYTES: usize = 128;
+
+    /// The windows after which it is tried again.
+    const PAUSE: u32 = 15;
+
+    const fn new() -> Self {
+        Self { names: Names::new(), pause: 0 }
+    }
+
+    const fn is_worth_it(&self) -> bool {
+        self.pause == 0
+    }
+
+    /// After a window, of which so many bytes were dealt with.
+    fn assess(&mut self, bytes: usize) {
+        let misses = self.names.take_misses();
+        if self.pause > 0 {
+            self.pause -= 1;
+        } else if misses > Names::COUNT + bytes / Self::WORTHLESS_BYTES {
+            self.pause = Self::PAUSE;
+        }
+    }
+}
+
 /// Goes over the items of one array or object, as far as there are bytes.
 struct Walk {
     target: Target,
@@ -234,7 +273,7 @@ impl Walk {
     fn run(
         &mut self,
         scan: &Scan<'_>,
-        names: &mut Names,
+        guide: &mut impl Guide,
         mut found: impl FnMut(usize),
     ) -> Result<usize, Stop> {
         let close = if self.target == Target::Members { b'}' } else { b']' };
@@ -247,22 +286,301 @@ impl Walk {
                     self.at += 1;
                     return Ok(end);
                 }
-                State::Between if byte == b',' => {
-                    self.at += 1;
-                    self.state = State::Item;
+                State::Between if byte != b',' => {
+                    return Err(Stop::Bad(Fault::not_between(self.at, close)));
                 }
-                State::Between => return Err(Stop::Bad(Fault::not_between(self.at, close))),
-                State::Start | State::Item => {
-                    let value = match self.target {
-                        Target::Members => scan.name(self.at)?,
-                        Target::Elements | Target::Itself => self.at,
-                    };
-                    let end = scan.value(value, self.depth, names)?;
-                    found(self.at);
-                    self.at = end;
-                    self.state = State::Between;
-                }
+                State::Between => self.at = scan.space(self.at + 1),
+                State::Start | State::Item => {}
             }
+            self.state = State::Item;
+            let value = match self.target {
+                Target::Members => scan.name(self.at)?,
+                Target::Elements | Target::Itself => self.at,
+            };
+            let end = match scan.byte(value)? {
+                // Numbers are so short that a call would be most of the work.
+                b'0'..=b'9' | b'-' => scan.number(value)?,
+                _ => scan.value(value, self.depth, guide)?,
+            };
+            found(self.at);
+            self.at = end;
+            self.state = State::Between;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::super::collection::{JsonCollection, JsonOptions};
+    use super::super::source::InMemory;
+    use super::super::tests::{Copied, any_value, written};
+    use super::super::window::READ_BYTES;
+    use super::*;
+    use crate::collection::{Collection, Query};
+    use crate::filter::Filter;
+
+    fn items_of(
+        document: &[u8],
+        pointer: &str,
+        chunk: usize,
+    ) -> Result<Vec<String>, CollectionError> {
+        let options = JsonOptions::new().with_pointer(pointer.parse().unwrap());
+        let source = Box::new(Copied::new(document));
+        let collection = JsonCollection::open_in_chunks(source, options, chunk)?;
+        let order = collection.schema()?.total_order(vec![]);
+        let query = Query { filter: Filter::EVERYTHING, search: Default::default(), order };
+        let mut items = vec![];
+        collection.scan(&query, &mut |row| {
+            items.push(row.item);
+            Ok(())
+        })?;
+        Ok(items)
+    }
+
+    #[track_caller]
+    fn check(document: &str, pointer: &str, expected: &[&str]) {
+        for chunk in [1, 2, 3, 7, READ_BYTES] {
+            let items = items_of(document.as_bytes(), pointer, chunk).unwrap();
+            assert_eq!(items, expected, "{document} {pointer} {chunk}");
+        }
+    }
+
+    #[track_caller]
+    fn fault(document: &[u8], pointer: &str) -> String {
+        let mut faults: Vec<_> = [1, 2, 3, 7, READ_BYTES]
+            .map(|chunk| items_of(document, pointer, chunk).unwrap_err().to_string())
+            .into();
+        faults.dedup();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        faults.remove(0)
+    }
+
+    #[test]
+    fn items_are_as_they_are_written() {
+        check("[]", "", &[]);
+        check(" [ ] ", "", &[]);
+        check("[1]", "", &["1"]);
+        check(
+            "[1 , \"a,b]\"\n, [ 2, 3 ] ,{\"x\" : 1}, null ]\n",
+            "",
+            &["1", "\"a,b]\"", "[ 2, 3 ]", "{\"x\" : 1}", "null"],
+        );
+    }
+
+    #[test]
+    fn members_of_an_object_are_items() {
+        check("{}", "", &[]);
+        check(
+            r#"{"a" : 1 ,"b\n":{"c": []}, "a":2}"#,
+            "",
+            &[
+                r#"{"key":"a","value":1}"#,
+                r#"{"key":"b\n","value":{"c": []}}"#,
+                r#"{"key":"a","value":2}"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn a_single_value_is_one_item() {
+        check("42", "", &["42"]);
+        check(" \"text\" ", "", &["\"text\""]);
+        check(r#"{"a":null}"#, "/a", &["null"]);
+    }
+
+    #[test]
+    fn a_pointer_selects_what_is_inside() {
+        let document = r#"{"a/b":{"m~n":[[1],[2,3],{"":[4]}]},"other":[9],"\u0078":[5]}"#;
+        check(document, "/a~1b/m~0n", &["[1]", "[2,3]", r#"{"":[4]}"#]);
+        check(document, "/a~1b/m~0n/1", &["2", "3"]);
+        check(document, "/a~1b/m~0n/2/", &["4"]);
+        check(document, "/x", &["5"]);
+        check(r#"{"a":[1],"b":2,"a":[3]}"#, "/a", &["3"]);
+        for pointer in ["/nope", "/other/1", "/other/-", "/other/00", "/other/0/x", "/a~1b/m~0n/01"]
+        {
+            let expected = format!("the source is damaged: there is nothing at '{pointer}'");
+            assert_eq!(fault(document.as_bytes(), pointer), expected);
+        }
+        let replaced = br#"{"a":{"b":[1]},"a":7}"#;
+        assert_eq!(fault(replaced, "/a/b"), "the source is damaged: there is nothing at '/a/b'");
+    }
+
+    #[test]
+    fn damage_is_told_with_its_place_wherever_it_is() {
+        for (document, pointer, expected) in [
+            ("", "", "the text ends too early, at byte 0"),
+            ("  ", "", "the text ends too early, at byte 2"),
+            ("[1,2", "", "the text ends too early, at byte 4"),
+            ("[1 2]", "", "',' or ']' is expected at byte 3"),
+            ("{\"a\":1;}", "", "',' or '}' is expected at byte 6"),
+            ("[1,]", "", "a value is expected at byte 3"),
+            ("[,]", "", "a value is expected at byte 1"),
+            ("[1] x", "", "something follows the JSON value at byte 4"),
+            ("[1]]", "", "something follows the JSON value at byte 3"),
+            ("{\"a\":[1],\"b\":nul}", "/a", "a value is expected at byte 13"),
+            ("{\"a\":[1],}", "/a", "the name of a member is expected, in quotes at byte 9"),
+            ("{\"b\":[1 1],\"a\":[]}", "/a", "',' or ']' is expected at byte 8"),
+            ("[[1],[2,,3]]", "/1", "a value is expected at byte 8"),
+            ("[\"a\tb\"]", "", "a control character in a text must be escaped at byte 3"),
+            ("[1e999]", "", "a number that no double can hold at byte 1"),
+        ] {
+            let expected = format!("the source is damaged: {expected}");
+            assert_eq!(fault(document.as_bytes(), pointer), expected, "{document}");
+        }
+        let expected = "the source is damaged: the text is not UTF-8 at byte 6";
+        assert_eq!(fault(b"[1,2,\"\xff\"]", ""), expected);
+        assert_eq!(fault(b"{\"a\":\"\xc3\",\"b\":[1]}", "/b"), expected);
+        let deep = "[".repeat(129);
+        let expected =
+            "the source is damaged: arrays and objects are nested too deeply at byte 128";
+        assert_eq!(fault(deep.as_bytes(), ""), expected);
+        let pointer = "/0".repeat(130);
+        assert_eq!(fault(deep.as_bytes(), &pointer), expected);
+    }
+
+    #[test]
+    fn a_value_has_a_longest_length() {
+        #[derive(Debug)]
+        struct Endless;
+        impl ByteSource for Endless {
+            fn size_bytes(&self) -> u64 {
+                1 << 40
+            }
+            fn edition(&self) -> u64 {
+                0
+            }
+            fn read(
+                &self,
+                range: std::ops::Range<u64>,
+            ) -> Result<std::borrow::Cow<'_, [u8]>, CollectionError> {
+                let length = usize::try_from(range.end - range.start).unwrap();
+                let mut bytes = vec![b'a'; length];
+                if range.start == 0 {
+                    bytes[0] = b'"';
+                }
+                Ok(bytes.into())
+            }
+        }
+        let result = Index::build(&Endless, &Pointer::whole(), 64 << 20);
+        assert!(matches!(result, Err(CollectionError::TooLarge { .. })), "{result:?}");
+    }
+
+    #[test]
+    fn a_source_that_changes_meanwhile_is_not_indexed() {
+        #[derive(Debug)]
+        struct Restless(std::sync::atomic::AtomicU64);
+        impl ByteSource for Restless {
+            fn size_bytes(&self) -> u64 {
+                2
+            }
+            fn edition(&self) -> u64 {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst)
+            }
+            fn read(
+                &self,
+                _: std::ops::Range<u64>,
+            ) -> Result<std::borrow::Cow<'_, [u8]>, CollectionError> {
+                Ok(b"[]".into())
+            }
+        }
+        let result = Index::build(&Restless(0.into()), &Pointer::whole(), 64);
+        assert!(matches!(result, Err(CollectionError::Changed)));
+    }
+
+    #[test]
+    fn errors_of_the_source_are_passed_on() {
+        let document = format!("[{}]", vec!["12345"; 100].join(","));
+        for reads in 0..10 {
+            let source = Copied::for_reads(document.as_str(), reads);
+            let result = Index::build(&source, &Pointer::whole(), 16);
+            assert!(matches!(result, Err(CollectionError::Gone(_))), "{reads}");
+        }
+    }
+
+    #[test]
+    fn many_windows_of_unlike_objects_are_read_right() {
+        let mut document = String::from("[");
+        for number in 0..20_000_u32 {
+            let name = number.wrapping_mul(2_654_435_761) >> 20;
+            document.push_str(&format!("{{\"id\":{number},\"n{name}\":\"{name}\"}},"));
+        }
+        document.push_str("0]");
+        let source = InMemory::new(document.clone(), 0);
+        let index = Index::build(&source, &Pointer::whole(), 4096).unwrap();
+        assert_eq!(index.starts.count(), 20_001);
+        let items = items_of(document.as_bytes(), "", 4096).unwrap();
+        let values: Vec<Value> = serde_json::from_str(&document).unwrap();
+        assert!(
+            items
+                .iter()
+                .zip(&values)
+                .all(|(item, value)| { serde_json::from_str::<Value>(item).unwrap() == *value })
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn items_are_those_that_serde_json_finds(
+            value in any_value(),
+            style in any::<u8>(),
+            way in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+            chunk in 1_usize..40,
+        ) {
+            // A way into the document, as far as it goes.
+            let mut pointer = String::new();
+            let mut target = &value;
+            for step in way {
+                let (token, next) = match target {
+                    Value::Array(values) if !values.is_empty() => {
+                        let number = step.index(values.len());
+                        (number.to_string(), &values[number])
+                    }
+                    Value::Object(members) if !members.is_empty() => {
+                        let (name, value) = members.iter().nth(step.index(members.len())).unwrap();
+                        (name.replace('~', "~0").replace('/', "~1"), value)
+                    }
+                    _ => break,
+                };
+                pointer = format!("{pointer}/{token}");
+                target = next;
+            }
+            let expected = match target {
+                Value::Array(values) => values.clone(),
+                Value::Object(members) => members
+                    .iter()
+                    .map(|(key, value)| serde_json::json!({"key": key, "value": value}))
+                    .collect(),
+                single => vec![single.clone()],
+            };
+            let document = written(&value, style);
+            for chunk in [chunk, READ_BYTES] {
+                let items = items_of(document.as_bytes(), &pointer, chunk).unwrap();
+                let items: Vec<Value> =
+                    items.iter().map(|item| serde_json::from_str(item).unwrap()).collect();
+                prop_assert_eq!(&items, &expected);
+            }
+        }
+
+        #[test]
+        fn chunks_make_no_difference_to_damaged_documents(
+            value in any_value(),
+            style in any::<u8>(),
+            at in any::<prop::sample::Index>(),
+            byte in any::<u8>(),
+            chunk in 1_usize..40,
+        ) {
+            let mut document = written(&value, style).into_bytes();
+            let at = at.index(document.len());
+            document[at] = byte;
+            let whole = items_of(&document, "", READ_BYTES);
+            let chunked = items_of(&document, "", chunk);
+            prop_assert_eq!(whole.is_ok(), serde_json::from_slice::<Value>(&document).is_ok());
+            prop_assert_eq!(whole.ok(), chunked.ok());
         }
     }
 }

@@ -254,15 +254,14 @@ impl<I: Items> Listing<I> {
             sorter.push(number, |out| plan.write_key(&found, out))
         })?;
         if plan.is_sorted {
-            sorter.sort();
+            let (sorted, same) = sorter.sort();
             if let Some(key) = key {
-                let fault = fault.or_else(|| sorter.same().map(|(a, b)| key.shared(a, b)));
-                let result = fault.map_or(Ok(()), Err);
-                if let Err(fault) = key.checked.get_or_init(|| result) {
+                let fault = fault.or_else(|| same.map(|(a, b)| key.shared(a, b)));
+                if let Err(fault) = key.checked.get_or_init(|| fault.map_or(Ok(()), Err)) {
                     return Err(CollectionError::Damaged(fault.clone()));
                 }
             }
-            numbers = sorter.into_numbers();
+            numbers = sorted;
         }
         Ok(View::new(numbers, self.items.count()))
     }
@@ -386,12 +385,10 @@ fn partition(
 impl MemberKey {
     /// What is wrong with the key of an item.
     fn fault_of(&self, number: u32, value: &Found<'_>) -> Option<String> {
-        let what = match value {
-            value if value.is_tree() && value.scalar().kind_name() == "blob" => {
-                "is no single value"
-            }
-            value if value.scalar().is_null() => "is missing or null",
-            _ => return None,
+        let what = match value.member() {
+            Member::Scalar(value) if value.is_null() => "is missing or null",
+            Member::Scalar(_) => return None,
+            Member::List(_) | Member::Object => "is no single value",
         };
         Some(format!("the key '{}' {what} in item {number}; {HINT}", self.path))
     }

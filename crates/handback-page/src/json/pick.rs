@@ -1,6 +1,7 @@
 //! Members of an item, without parsing the rest of it.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
@@ -168,7 +169,7 @@ impl Found<'_> {
             Self::Missing => Scalar::Null,
             Self::Text(text) => Scalar::Text((*text).to_owned()),
             Self::Number(number) => Scalar::Int(i128::from(*number)),
-            Self::Json(json) if self.is_tree() => {
+            Self::Json(json) if json.starts_with(['[', '{']) => {
                 let value = tree(json);
                 Scalar::from_json(&value).unwrap_or_else(|| {
                     let mut text = handback_token::canonical_json(&value, &[]);
@@ -178,11 +179,6 @@ impl Found<'_> {
             }
             Self::Json(json) => single(json),
         }
-    }
-
-    /// Whether it is an array or object.
-    pub(crate) fn is_tree(&self) -> bool {
-        matches!(self, Self::Json(json) if json.starts_with(['[', '{']))
     }
 }
 
@@ -216,9 +212,12 @@ fn tree(json: &str) -> Value {
 
 /// Whether a name in quotes is this one.
 pub(super) fn is_name(quoted: &[u8], wanted: &str) -> bool {
-    match quoted {
-        [b'"', name @ .., b'"'] if !name.contains(&b'\\') => name == wanted.as_bytes(),
-        quoted => unquoted(quoted) == wanted,
+    let [b'"', name @ .., b'"'] = quoted else { return false };
+    // An escape is longer than what it stands for.
+    match name.len().cmp(&wanted.len()) {
+        Ordering::Less => false,
+        Ordering::Equal => name == wanted.as_bytes() && !name.contains(&b'\\'),
+        Ordering::Greater => name.contains(&b'\\') && unquoted(quoted) == wanted,
     }
 }
 

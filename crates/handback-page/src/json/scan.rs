@@ -294,7 +294,7 @@ impl<'a> Scan<'a> {
 
     /// The end of the number that starts at `start`.
     #[inline(always)]
-    fn number(&self, start: usize) -> Result<usize, Stop> {
+    pub(crate) fn number(&self, start: usize) -> Result<usize, Stop> {
         let mut at = start;
         if self.byte(at)? == b'-' {
             at += 1;
@@ -395,6 +395,8 @@ pub(crate) struct Names {
     numbered: [u128; Self::COUNT],
     /// The number of the name that was met last.
     last: u8,
+    /// How many names were not foreseen.
+    misses: usize,
 }
 
 /// A name with its quotes and colon, and the white space up to its value.
@@ -411,7 +413,7 @@ impl Names {
     const LONGEST: usize = 16;
 
     /// As many names are remembered: more than the items of most arrays have.
-    const COUNT: usize = 128;
+    pub(crate) const COUNT: usize = 128;
 
     /// A name has one of so many numbers.
     const CHOICES: u8 = 8;
@@ -419,7 +421,12 @@ impl Names {
     pub(crate) const fn new() -> Self {
         // Matches nothing: masked by nothing, no bytes are 1.
         let nothing = Name { bytes: 1, mask: 0, length: 0, number: 0 };
-        Self { next: [nothing; Self::COUNT], numbered: [0; Self::COUNT], last: 0 }
+        Self { next: [nothing; Self::COUNT], numbered: [0; Self::COUNT], last: 0, misses: 0 }
+    }
+
+    /// How many names were not foreseen since the last time that this was asked.
+    pub(crate) fn take_misses(&mut self) -> usize {
+        std::mem::take(&mut self.misses)
     }
 
     /// The number of a name: its own, or else a free one, or else one that it takes over.
@@ -452,6 +459,7 @@ impl Guide for Names {
     }
 
     fn learn(&mut self, bytes: [u8; Self::LONGEST], length: usize) {
+        self.misses += 1;
         let (Some(unused), Ok(length)) = (Self::LONGEST.checked_sub(length), u8::try_from(length))
         else {
             return;
@@ -469,4 +477,241 @@ impl Guide for Names {
 #[cold]
 fn bad<T>(at: usize, what: &'static str) -> Result<T, Stop> {
     Err(Stop::Bad(Fault { at, what }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::super::tests::{any_value, written};
+    use super::*;
+
+    /// Whether the bytes are one JSON value, as the scanner and UTF-8 say.
+    fn accepts(bytes: &[u8]) -> bool {
+        fn end(bytes: &[u8], guide: &mut impl Guide) -> Result<usize, Stop> {
+            let scan = Scan::whole(bytes);
+            Ok(scan.space(scan.value(scan.space(0), 0, guide)?))
+        }
+        let result = end(bytes, &mut ());
+        assert_eq!(result, end(bytes, &mut Names::new()), "{:?}", String::from_utf8_lossy(bytes));
+        result == Ok(bytes.len()) && str::from_utf8(bytes).is_ok()
+    }
+
+    #[track_caller]
+    fn check(bytes: &[u8]) -> bool {
+        let accepted = accepts(bytes);
+        let expected = serde_json::from_slice::<Value>(bytes);
+        assert_eq!(accepted, expected.is_ok(), "{:?} {expected:?}", String::from_utf8_lossy(bytes));
+        accepted
+    }
+
+    #[test]
+    fn valid_json_is_accepted() {
+        for text in [
+            "0",
+            "-0",
+            "-0.0",
+            "1",
+            "10",
+            "1.5",
+            "1e5",
+            "1E+5",
+            "1e-5",
+            "0e0",
+            "123.456e-7",
+            "1e308",
+            "-1.7976931348623157e308",
+            "1e-400",
+            "0e999999999999",
+            "true",
+            "false",
+            "null",
+            r#""""#,
+            r#""a""#,
+            r#""12345678""#,
+            r#""1234567\"""#,
+            r#""\"\\\/\b\f\n\r\t""#,
+            r#""\u0000\uFFFF\ud7ff\uE000""#,
+            r#""\ud83d\uDE00""#,
+            "\"\u{7f}é€𝄞\"",
+            "[]",
+            "[ ]",
+            "{}",
+            "{ }",
+            "[1]",
+            "[1,2]",
+            "[ 1 , [ ] , { } ]",
+            r#"{"":0}"#,
+            r#"{"a":1,"a":2}"#,
+            r#"{ "a" : { "b" : [ true ] } , "c":""}"#,
+            " \t\r\n1 \t\r\n",
+        ] {
+            assert!(check(text.as_bytes()), "{text}");
+        }
+        assert!(check(format!("1{}", "0".repeat(308)).as_bytes()));
+        assert!(check(format!("0.{}", "1".repeat(1000)).as_bytes()));
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused() {
+        for text in [
+            "",
+            " ",
+            "-",
+            "+1",
+            ".5",
+            "1.",
+            "1.e5",
+            "1e",
+            "1e+",
+            "01",
+            "-01",
+            "00",
+            "0x1",
+            "1e400",
+            "-1e400",
+            "NaN",
+            "Infinity",
+            "tru",
+            "truee",
+            "nul",
+            "True",
+            "\"",
+            "\"a",
+            r#""\"#,
+            r#""\a""#,
+            r#""\u12""#,
+            r#""\u12g4""#,
+            r#""\ud800""#,
+            r#""\ud800\n""#,
+            r#""\udc00""#,
+            r#""\ud800\ud800""#,
+            r#""\ud800\u0041""#,
+            "\"\n\"",
+            "\"\u{0}\"",
+            "\"\u{1f}\"",
+            "\"12345678\u{1}\"",
+            "[",
+            "]",
+            "[1",
+            "[1,",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "[1}",
+            "{",
+            "}",
+            "{\"a\"",
+            "{\"a\":",
+            "{\"a\":1",
+            "{\"a\":1,",
+            "{\"a\":1,}",
+            "{,}",
+            "{a:1}",
+            "{1:1}",
+            "{\"a\" 1}",
+            "{\"a\":1]",
+            "{\"a\":1 \"b\":2}",
+            "1 2",
+            "[]]",
+            "\u{feff}1",
+            "'a'",
+            "/* */1",
+            "1,",
+            "\u{c}1",
+            "\u{a0}1",
+        ] {
+            assert!(!check(text.as_bytes()), "{text}");
+        }
+        assert!(!check(format!("1{}", "0".repeat(309)).as_bytes()));
+        for bytes in [b"\"\xff\"".as_slice(), b"\"\xc3\"", b"\"\xed\xa0\x80\"", b"\xef\xbb\xbf1"] {
+            assert!(!check(bytes));
+        }
+    }
+
+    #[test]
+    fn nesting_has_a_limit() {
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        let limit = MAX_DEPTH as usize;
+        assert!(accepts(nested(limit).as_bytes()));
+        assert_eq!(
+            Scan::whole(nested(limit + 1).as_bytes()).value(0, 0, &mut ()),
+            Err(Stop::Bad(Fault::too_deep(limit)))
+        );
+        assert!(Scan::whole(nested(1).as_bytes()).value(0, MAX_DEPTH, &mut ()).is_err());
+        // An item is in an array, so that this is the deepest one.
+        assert!(serde_json::from_str::<Value>(&nested(limit - 1)).is_ok());
+        let objects = format!("{}1{}", r#"{"a":"#.repeat(limit), "}".repeat(limit));
+        assert!(accepts(objects.as_bytes()));
+        assert!(!accepts(format!(r#"{{"a":{objects}}}"#).as_bytes()));
+    }
+
+    #[test]
+    fn every_start_of_a_document_is_incomplete() {
+        let text = r#" {"a":[1.5e3,true,"\u00e9\ud83d\ude00x"],"bcd":{"null":null,"e":-12}}"#;
+        for length in 0..text.len() {
+            let scan = Scan::part(&text.as_bytes()[..length]);
+            assert_eq!(scan.value(scan.space(0), 0, &mut ()), Err(Stop::Incomplete), "{length}");
+        }
+        // More digits may follow, unless nothing does.
+        assert_eq!(Scan::part(b"12").value(0, 0, &mut ()), Err(Stop::Incomplete));
+        assert_eq!(Scan::whole(b"12").value(0, 0, &mut ()), Ok(2));
+    }
+
+    #[test]
+    fn names_are_foreseen_and_never_mistaken() {
+        let mut names = Names::new();
+        let mut misses = |text: &str| {
+            let scan = Scan::whole(text.as_bytes());
+            assert_eq!(scan.value(0, 0, &mut names), Ok(text.len()), "{text}");
+            names.take_misses()
+        };
+        let padding = r#","padding":"0123456789abcdef""#;
+        let item = format!(r#"{{"id":1,"name":"x","more": true{padding}}}"#);
+        assert_eq!(misses(&item), 4);
+        assert_eq!(misses(&item), 1, "what follows the last name is learned");
+        assert_eq!(misses(&item), 0);
+        let other = format!(r#"{{"id":1,"namf":"x","more":true{padding}}}"#);
+        assert!(misses(&other) > 0);
+        // The name is the same up to where it ends.
+        let longer = format!(r#"{{"id":1,"name" : "x","more":  true{padding}}}"#);
+        assert!(misses(&longer) > 0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+
+        #[test]
+        fn agrees_with_serde_json_on_documents(value in any_value(), style in any::<u8>()) {
+            prop_assert!(check(written(&value, style).as_bytes()));
+        }
+
+        #[test]
+        fn agrees_with_serde_json_on_damaged_documents(
+            value in any_value(),
+            style in any::<u8>(),
+            damages in prop::collection::vec((any::<prop::sample::Index>(), any_byte(), 0..4), 1..4),
+        ) {
+            let mut bytes = written(&value, style).into_bytes();
+            for (at, byte, kind) in damages {
+                if bytes.is_empty() {
+                    break;
+                }
+                let at = at.index(bytes.len());
+                match kind {
+                    0 => bytes[at] = byte,
+                    1 => bytes.insert(at, byte),
+                    2 => drop(bytes.remove(at)),
+                    _ => bytes.truncate(at),
+                }
+            }
+            check(&bytes);
+        }
+    }
+
+    fn any_byte() -> impl Strategy<Value = u8> {
+        let telling = b"\"\\{}[],: \n\t0123456789-+.eEtrufalsn/bdD\x00\x1f\x7f\x80\xc3\xa9\xed\xf0";
+        prop_oneof![prop::sample::select(telling.to_vec()), any::<u8>()]
+    }
 }

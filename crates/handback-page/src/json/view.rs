@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::collection::{CollectionError, Query, Search};
-use crate::filter::Filter;
+use crate::filter::{Filter, Test};
+use crate::scalar::Scalar;
+use crate::schema::FieldPath;
 
 /// Views may take as much, however small the source is.
 const MIN_VIEWS_BYTES: u64 = 1 << 20;
@@ -122,7 +124,7 @@ impl Views {
         let entry = known.unwrap_or_else(|| Kept {
             query: query.clone(),
             slot: Arc::default(),
-            size_bytes: 0,
+            size_bytes: size_bytes_of(query),
         });
         let slot = Arc::clone(&entry.slot);
         kept.push(entry);
@@ -132,12 +134,12 @@ impl Views {
         slot
     }
 
-    /// Notes the size of a view, and forgets others until all are small enough: the one that is
-    /// needed now is kept in any case.
+    /// Notes the size of a view that was found, and forgets others until all are small enough: the
+    /// one that is needed now is kept in any case.
     fn make_room(&self, slot: &Arc<Slot>, size_bytes: u64) {
         let mut kept = lock(&self.kept);
         if let Some(entry) = kept.iter_mut().find(|kept| Arc::ptr_eq(&kept.slot, slot)) {
-            entry.size_bytes = size_bytes;
+            entry.size_bytes += size_bytes;
         }
         let mut total: u64 = kept.iter().map(|kept| kept.size_bytes).sum();
         kept.retain(|kept| {
@@ -157,6 +159,39 @@ impl fmt::Debug for Views {
     }
 }
 
+/// About how much memory a query takes: a caller may have sent long texts to compare with.
+fn size_bytes_of(query: &Query) -> u64 {
+    let scalar = |scalar: &Scalar| match scalar {
+        Scalar::Text(text) => text.len(),
+        Scalar::Blob(bytes) => bytes.len(),
+        _ => 0,
+    };
+    let path = |path: &FieldPath| -> usize {
+        path.parts().iter().map(|part| size_of::<String>() + part.len()).sum()
+    };
+    let mut total = size_of::<Kept>();
+    query.filter.for_each_field(&mut |field, test| {
+        total += size_of::<Filter>() + path(field);
+        total += match test {
+            Test::Equal(value)
+            | Test::Less(value)
+            | Test::LessOrEqual(value)
+            | Test::Greater(value)
+            | Test::GreaterOrEqual(value)
+            | Test::Contains(value) => scalar(value),
+            Test::In(values) => {
+                values.iter().map(|value| size_of::<Scalar>() + scalar(value)).sum()
+            }
+            Test::StartsWith(text) => text.len(),
+            Test::IsNull => 0,
+        };
+    });
+    total +=
+        query.search.words().iter().map(|word| size_of::<String>() + word.len()).sum::<usize>();
+    total += query.order.keys().iter().map(|key| path(&key.field)).sum::<usize>();
+    total as u64
+}
+
 /// Whoever panicked left nothing half done: a slot is filled in one step, and so is the list.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -164,24 +199,29 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Sorts items by the bytes of their sort keys, and by number where those are the same.
 pub(crate) struct Sorter {
-    entries: Vec<Entry>,
-    /// The keys of the items, in the order in which they were added.
+    /// The items, in the order in which they were added.
+    numbers: Vec<u32>,
+    keys: Keys,
+}
+
+struct Keys {
     bytes: Vec<u8>,
     /// Where each key ends.
     ends: Vec<u32>,
 }
 
+/// An item to be sorted.
 struct Entry {
-    /// The start of the key: enough to tell most of them apart.
+    /// The first bytes in which keys differ: enough to tell most of them apart.
     head: u64,
-    /// The how manieth key.
+    /// The number of the key.
     key: u32,
     number: u32,
 }
 
 impl Sorter {
     pub(crate) const fn new() -> Self {
-        Self { entries: vec![], bytes: vec![], ends: vec![] }
+        Self { numbers: vec![], keys: Keys { bytes: vec![], ends: vec![] } }
     }
 
     /// Adds an item, whose key `write` appends. Numbers ascend.
@@ -190,51 +230,62 @@ impl Sorter {
         number: u32,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), CollectionError> {
-        write(&mut self.bytes);
-        let (Ok(key), Ok(end)) = (u32::try_from(self.ends.len()), u32::try_from(self.bytes.len()))
-        else {
+        write(&mut self.keys.bytes);
+        let Ok(end) = u32::try_from(self.keys.bytes.len()) else {
             return Err(CollectionError::TooLarge {
                 what: "what is sorted by",
                 unit: "bytes",
                 limit: MAX_SORTED_BYTES,
             });
         };
-        self.ends.push(end);
-        let mut head = [0; 8];
-        head.iter_mut().zip(self.key(key)).for_each(|(head, byte)| *head = *byte);
-        self.entries.push(Entry { head: u64::from_be_bytes(head), key, number });
+        self.keys.ends.push(end);
+        self.numbers.push(number);
         Ok(())
     }
 
-    /// Sorts what was added.
-    pub(crate) fn sort(&mut self) {
-        let mut entries = std::mem::take(&mut self.entries);
+    /// The items in order; and two that have the same key, if there are such.
+    pub(crate) fn sort(self) -> (Vec<u32>, Option<(u32, u32)>) {
+        let Self { numbers, keys } = self;
+        let shared = keys.shared_start();
+        let entry = |(key, number)| Entry { head: keys.head(key, shared), key, number };
+        let mut entries: Vec<_> = (0..).zip(numbers).map(entry).collect();
         entries.sort_unstable_by(|a, b| {
-            let by_key = a.head.cmp(&b.head).then_with(|| self.key(a.key).cmp(self.key(b.key)));
+            let by_key = a.head.cmp(&b.head).then_with(|| keys.key(a.key).cmp(keys.key(b.key)));
             by_key.then_with(|| a.key.cmp(&b.key))
         });
-        self.entries = entries;
+        let same = entries.array_windows().find_map(|[a, b]| {
+            let same = a.head == b.head && keys.key(a.key) == keys.key(b.key);
+            same.then_some((a.number, b.number))
+        });
+        drop(keys);
+        (entries.into_iter().map(|entry| entry.number).collect(), same)
+    }
+}
+
+impl Keys {
+    fn key(&self, key: u32) -> &[u8] {
+        let key = key as usize;
+        let start = key.checked_sub(1).and_then(|before| self.ends.get(before));
+        let end = self.ends.get(key).map_or(0, |end| *end as usize);
+        self.bytes.get(start.map_or(0, |start| *start as usize)..end).unwrap_or_default()
     }
 
-    /// After sorting: the numbers of two items with the same key, if there are such.
-    pub(crate) fn same(&self) -> Option<(u32, u32)> {
-        self.entries.array_windows().find_map(|[a, b]| {
-            let same = a.head == b.head && self.key(a.key) == self.key(b.key);
-            same.then_some((a.number, b.number))
+    /// How many bytes all keys have in common.
+    fn shared_start(&self) -> usize {
+        let first = self.key(0);
+        let keys = (1..).zip(self.ends.iter().skip(1)).map(|(key, _)| self.key(key));
+        keys.fold(first.len(), |shared, key| {
+            let same = first.iter().zip(key).take(shared).take_while(|(a, b)| a == b);
+            same.count()
         })
     }
 
-    /// The numbers of the items in order.
-    pub(crate) fn into_numbers(self) -> Vec<u32> {
-        drop((self.bytes, self.ends));
-        self.entries.into_iter().map(|entry| entry.number).collect()
-    }
-
-    fn key(&self, key: u32) -> &[u8] {
-        let end = |key: Option<usize>| {
-            key.and_then(|key| self.ends.get(key)).map_or(0, |end| *end as usize)
-        };
-        let key = key as usize;
-        self.bytes.get(end(key.checked_sub(1))..end(Some(key))).unwrap_or_default()
+    /// Eight bytes of a key, after the first ones. What is missing is zero: that is in order, for
+    /// no key is the start of another.
+    fn head(&self, key: u32, shared: usize) -> u64 {
+        let mut head = [0; 8];
+        let bytes = self.key(key).iter().skip(shared);
+        head.iter_mut().zip(bytes).for_each(|(head, byte)| *head = *byte);
+        u64::from_be_bytes(head)
     }
 }
