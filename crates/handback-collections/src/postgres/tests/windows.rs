@@ -1,0 +1,305 @@
+//! Windows: order, sides, columns, budgets, scans.
+
+use handback_page::{
+    Collection as _, CollectionError, Fetch, Kind, Scalar, Search, Served, Window,
+};
+use serde_json::json;
+
+use super::support::{Db, backward, fetch, forward, ids, members, query, walk, walk_back};
+use crate::postgres::PostgresOptions;
+
+const TIES: &str = "\
+CREATE TABLE t (id int PRIMARY KEY, a int, b text COLLATE \"C\");
+CREATE INDEX ON t (a, id);
+INSERT INTO t VALUES (1, 2, 'x'), (2, NULL, 'y'), (3, 1, NULL), (4, 2, 'y'), (5, NULL, NULL),
+    (6, 1, 'x'), (7, 2, NULL);";
+
+#[test]
+fn nulls_go_where_the_order_says() {
+    let Some(db) = Db::new(TIES) else { return };
+    let t = db.open("t");
+    for (keys, expected) in [
+        (&["a"][..], [3, 6, 1, 4, 7, 2, 5]),
+        (&["a<"], [2, 5, 3, 6, 1, 4, 7]),
+        (&["-a"], [7, 4, 1, 6, 3, 5, 2]),
+        (&["-a<"], [5, 2, 7, 4, 1, 6, 3]),
+        (&["a", "-id"], [6, 3, 7, 4, 1, 5, 2]),
+        (&["a", "b<"], [3, 6, 7, 1, 4, 5, 2]),
+        (&["-b", "a"], [4, 2, 6, 1, 3, 7, 5]),
+        (&["-id"], [7, 6, 5, 4, 3, 2, 1]),
+    ] {
+        let query = query(&t, &json!({}), keys);
+        for limit in [1, 2, 3, 7, 8] {
+            assert_eq!(ids(&walk(&t, &query, limit)), expected, "{keys:?} {limit}");
+            assert_eq!(ids(&walk_back(&t, &query, limit)), expected, "{keys:?} {limit}");
+        }
+        let mut scanned = Vec::new();
+        t.scan(&query, &mut |row| {
+            scanned.push(row);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(scanned, walk(&t, &query, 3));
+    }
+}
+
+#[test]
+fn a_window_tells_the_truth_about_its_sides() {
+    let Some(db) = Db::new(TIES) else { return };
+    let t = db.open("t");
+    let all = query(&t, &json!({}), &[]);
+    let place = |id: i128| [Scalar::Int(id)];
+    let sides = |page: handback_page::Fetched| (page.rows.len(), page.more_before, page.more_after);
+    assert_eq!(sides(forward(&t, &all, None, 7)), (7, false, false));
+    assert_eq!(sides(forward(&t, &all, None, 0)), (0, false, true));
+    assert_eq!(sides(forward(&t, &all, Some(&place(7)), 5)), (0, true, false));
+    assert_eq!(sides(forward(&t, &all, Some(&place(0)), 5)), (5, false, true));
+    assert_eq!(sides(backward(&t, &all, Some(&place(1)), 5)), (0, false, true));
+    assert_eq!(sides(backward(&t, &all, Some(&place(9)), 5)), (5, true, false));
+    assert_eq!(sides(backward(&t, &all, Some(&place(9)), 0)), (0, true, false));
+    let offset =
+        |offset, limit| sides(t.fetch(&fetch(&all, Window::Offset { offset, limit })).unwrap());
+    assert_eq!(offset(0, 3), (3, false, true));
+    assert_eq!(offset(4, 3), (3, true, false));
+    assert_eq!(offset(7, 3), (0, true, false));
+    assert_eq!(offset(u64::MAX, 3), (0, true, false));
+    assert_eq!(offset(0, 0), (0, false, true));
+    let none = query(&t, &json!({"a": 77}), &[]);
+    assert_eq!(sides(forward(&t, &none, Some(&place(3)), 5)), (0, false, false));
+    assert_eq!(
+        sides(t.fetch(&fetch(&none, Window::Offset { offset: 3, limit: 3 })).unwrap()),
+        (0, false, false)
+    );
+    assert_eq!((t.count(&all).unwrap(), t.count(&none).unwrap()), (7, 0));
+}
+
+#[test]
+fn only_the_columns_that_are_asked_for_are_shown() {
+    let Some(db) = Db::new(TIES) else { return };
+    let t = db.open("t");
+    let query = query(&t, &json!({"id": 1}), &["a"]);
+    let window = Window::Forward { after: None, limit: 5 };
+    for (columns, item) in [
+        (vec!["b"], r#"{"b":"x"}"#),
+        (vec!["b", "id", "no such column"], r#"{"id":1,"b":"x"}"#),
+        (vec![], "{}"),
+    ] {
+        let columns: Vec<String> = columns.into_iter().map(str::to_owned).collect();
+        let columns = Some(&columns[..]);
+        let page = t.fetch(&Fetch { query: &query, window, columns, budget_bytes: 1000 }).unwrap();
+        assert_eq!(page.rows[0].item, item);
+        assert_eq!(page.rows[0].place, [Scalar::Int(2), Scalar::Int(1)]);
+    }
+}
+
+#[test]
+fn a_page_over_its_budget_ends_early_and_says_so() {
+    let Some(db) = Db::new(
+        "CREATE TABLE t (id int PRIMARY KEY, x text NOT NULL);
+         INSERT INTO t SELECT n, repeat('x', 100000) FROM generate_series(1, 50) n",
+    ) else {
+        return;
+    };
+    let t = db.open("t");
+    let query = query(&t, &json!({}), &[]);
+    let get = |window, budget_bytes| {
+        let page = t.fetch(&Fetch { query: &query, window, columns: None, budget_bytes }).unwrap();
+        (ids(&page.rows), page.more_before, page.more_after)
+    };
+    let forward = Window::Forward { after: None, limit: 50 };
+    let backward = Window::Backward { before: None, limit: 50 };
+    assert_eq!(get(forward, 0), (vec![1], false, true));
+    assert_eq!(get(forward, 250_000), (vec![1, 2, 3], false, true));
+    assert_eq!(get(backward, 250_000), (vec![48, 49, 50], true, false));
+    assert_eq!(get(Window::Forward { after: None, limit: 1 }, 0), (vec![1], false, true));
+    assert_eq!(get(forward, usize::MAX).0.len(), 50);
+    let last = [Scalar::Int(49)];
+    assert_eq!(get(Window::Forward { after: Some(&last), limit: 5 }, 0), (vec![50], true, false));
+}
+
+#[test]
+fn composite_keys_and_odd_names_are_kept_apart() {
+    let Some(db) = Db::new(
+        "CREATE TABLE \"Odd \"\"table; --\" (
+             \"select\" int, \"a\"\"b'c\" text COLLATE \"C\", \"t\" int, \"s\" int, \"$1\" int, \"é.x\" int,
+             PRIMARY KEY (\"select\", \"a\"\"b'c\"));
+         INSERT INTO \"Odd \"\"table; --\" SELECT x, y, x * 7 % 3, 1, 2, 3
+             FROM generate_series(1, 4) x, unnest(ARRAY['', 'a', '''; DROP TABLE t; --']) y",
+    ) else {
+        return;
+    };
+    let t = db.open("Odd \"table; --");
+    assert_eq!(t.schema().unwrap().key(), ["select", "a\"b'c"]);
+    for keys in [&[][..], &["t"], &["-t", "s"], &["a\"b'c", "-$1"], &["é.x"]] {
+        let query = query(&t, &json!({}), keys);
+        let rows = walk(&t, &query, 5);
+        assert_eq!(rows.len(), 12, "{keys:?}");
+        assert_eq!(rows, walk_back(&t, &query, 4));
+        assert_eq!(rows, walk(&t, &query, 100));
+    }
+    let query = query(&t, &json!({"a\"b'c": "'; DROP TABLE t; --", "select": {"gt": 2}}), &[]);
+    assert_eq!(members(&walk(&t, &query, 5), "select"), [json!(3), json!(4)]);
+}
+
+#[test]
+fn what_callers_send_is_never_sql() {
+    let Some(db) = Db::new(TIES) else { return };
+    let t = db.open("t");
+    for text in ["'", "' OR 1=1 --", "$1", "\\", "%", "_", "x'; DROP TABLE t; --", "\u{feff}"] {
+        for filter in [
+            json!({"b": text}),
+            json!({"b": {"contains": text}}),
+            json!({"b": {"starts_with": text}}),
+            json!({"b": {"in": [text, text]}}),
+        ] {
+            assert_eq!(t.count(&query(&t, &filter, &[])).unwrap(), 0, "{filter}");
+        }
+        let mut query = query(&t, &json!({}), &[]);
+        query.search = Search::new(text);
+        let expected = if query.search.is_empty() { 7 } else { 0 };
+        assert_eq!(t.count(&query).unwrap(), expected, "{text}");
+    }
+    assert_eq!(t.count(&query(&t, &json!({}), &[])).unwrap(), 7);
+}
+
+#[test]
+fn a_character_that_the_server_has_not_matches_nothing() {
+    let Some(db) = Db::new(TIES) else { return };
+    let t = db.open("t");
+    for (filter, expected) in [
+        (json!({"b": "x\0"}), 0),
+        (json!({"b": {"ne": "x\0"}}), 7),
+        (json!({"b": {"in": ["x\0", "x"]}}), 2),
+        (json!({"b": {"contains": "\0"}}), 0),
+        (json!({"b": {"starts_with": "\0"}}), 0),
+    ] {
+        assert_eq!(t.count(&query(&t, &filter, &[])).unwrap(), expected, "{filter}");
+    }
+    let query_ = query(&t, &json!({"b": {"gt": "x\0"}}), &[]);
+    let error = t.count(&query_).unwrap_err();
+    assert!(matches!(&error, CollectionError::BadValue { field, .. } if field == "b"), "{error}");
+    let mut searched = query(&t, &json!({}), &[]);
+    searched.search = Search::new("\0 x");
+    assert_eq!(t.count(&searched).unwrap(), 2);
+    searched.search = Search::new("\0");
+    assert_eq!(t.count(&searched).unwrap(), 0);
+    let by_text = query(&t, &json!({}), &["b"]);
+    let place = [Scalar::Text("\0".into()), Scalar::Int(1)];
+    let window = Window::Forward { after: Some(&place), limit: 1 };
+    assert!(matches!(t.fetch(&fetch(&by_text, window)), Err(CollectionError::BadPlace)));
+}
+
+#[test]
+fn texts_are_found_by_case_and_words_without() {
+    let Some(db) = Db::new(
+        "CREATE TABLE t (id int PRIMARY KEY, b text, c varchar(9), d char(5), n int);
+         INSERT INTO t VALUES (1, 'Grüße', 'one', 'ab', 7), (2, 'GRÜSSE', 'Two', 'cd', 7),
+             (3, NULL, NULL, NULL, 7)",
+    ) else {
+        return;
+    };
+    let t = db.open("t");
+    let found = |filter| ids(&walk(&t, &query(&t, &filter, &[]), 9));
+    assert_eq!(found(json!({"b": {"contains": "Grü"}})), [1]);
+    assert_eq!(found(json!({"b": {"contains": "grü"}})), [0i64; 0]);
+    assert_eq!(found(json!({"b": {"starts_with": "GR"}})), [2]);
+    assert_eq!(found(json!({"c": {"contains": "w"}})), [2]);
+    assert_eq!(found(json!({"d": {"starts_with": "a"}})), [1]);
+    assert_eq!(found(json!({"d": "ab"})), [1]);
+    assert_eq!(found(json!({"d": "ab  "})), [1]);
+    let search = |words: &str| {
+        let mut query = query(&t, &json!({}), &[]);
+        query.search = Search::new(words);
+        ids(&walk(&t, &query, 9))
+    };
+    assert_eq!(search("gr"), [1, 2]);
+    assert_eq!(search("TWO"), [2]);
+    assert_eq!(search("ü"), [1]);
+    assert_eq!(search("CD one"), [1, 2]);
+    assert_eq!(search("7"), [0i64; 0]);
+}
+
+#[test]
+fn places_that_do_not_fit_are_refused() {
+    let Some(db) = Db::new(
+        "CREATE TABLE t (id bigint PRIMARY KEY, d date, n numeric, f real, u uuid NOT NULL)",
+    ) else {
+        return;
+    };
+    let t = db.open("t");
+    let text = |text: &str| Scalar::Text(text.into());
+    let id = Scalar::Int(1);
+    for (keys, place) in [
+        (&[][..], vec![]),
+        (&[], vec![id.clone(), id.clone()]),
+        (&[], vec![Scalar::Null]),
+        (&[], vec![text("1")]),
+        (&[], vec![Scalar::Int(1 << 64)]),
+        (&["d"], vec![text("yesterday-ish"), id.clone()]),
+        (&["d"], vec![Scalar::Int(5), id.clone()]),
+        (&["n"], vec![text("1.x"), id.clone()]),
+        (&["n"], vec![Scalar::Real(1.5), id.clone()]),
+        (&["f"], vec![text("1.5"), id.clone()]),
+        (&["f"], vec![Scalar::Real(1e300), id.clone()]),
+        (&["u"], vec![Scalar::Null, id.clone()]),
+        (&["u"], vec![text("0"), id.clone()]),
+    ] {
+        let query = query(&t, &json!({}), keys);
+        for window in [
+            Window::Forward { after: Some(&place), limit: 1 },
+            Window::Backward { before: Some(&place), limit: 1 },
+        ] {
+            let error = t.fetch(&fetch(&query, window)).unwrap_err();
+            assert!(matches!(error, CollectionError::BadPlace), "{keys:?} {place:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn an_order_without_an_index_is_told_or_refused() {
+    let Some(db) = Db::new(TIES) else { return };
+    let t = db.open("t");
+    let served = |keys: &[&str]| forward(&t, &query(&t, &json!({}), keys), None, 2).served;
+    assert_eq!(served(&["a"]), Served::Directly);
+    assert_eq!(served(&["-a<"]), Served::Directly);
+    let hint = "an index on (b, id) would serve this order".to_owned();
+    assert_eq!(served(&["b"]), Served::ByScan { hint: hint.clone() });
+    let strict = db.open_with("t", PostgresOptions::default().require_index(true));
+    let by_b = query(&strict, &json!({}), &["b"]);
+    let window = Window::Forward { after: None, limit: 1 };
+    match strict.fetch(&fetch(&by_b, window)) {
+        Err(CollectionError::NotIndexed { hint: found }) => assert_eq!(found, hint),
+        other => panic!("{other:?}"),
+    }
+    forward(&strict, &query(&strict, &json!({}), &["-a"]), None, 1);
+    assert_eq!(t.schema().unwrap().column("b").unwrap().kind, Kind::Text);
+}
+
+#[test]
+fn a_scan_is_of_one_moment_and_ends_with_its_sink() {
+    let Some(db) = Db::new(
+        "CREATE TABLE t (id int PRIMARY KEY, x text);
+         INSERT INTO t SELECT n, repeat('x', n % 700) FROM generate_series(1, 3000) n",
+    ) else {
+        return;
+    };
+    let t = db.open("t");
+    let all = query(&t, &json!({}), &["-id"]);
+    let mut found = Vec::new();
+    t.scan(&all, &mut |row| {
+        if found.is_empty() {
+            db.execute("DELETE FROM t WHERE id % 2 = 0; INSERT INTO t VALUES (0, 'late')");
+        }
+        found.push(row);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(ids(&found), (1..=3000).rev().collect::<Vec<_>>());
+    let mut count = 0;
+    let error = t.scan(&all, &mut |_| {
+        count += 1;
+        if count == 100 { Err(CollectionError::Changed) } else { Ok(()) }
+    });
+    assert!(matches!(error, Err(CollectionError::Changed)));
+    assert_eq!((count, t.count(&all).unwrap()), (100, 1501));
+}

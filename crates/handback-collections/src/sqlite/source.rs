@@ -1,0 +1,355 @@
+//! Windows, counts and scans of one described table.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handback_page::scalar;
+use handback_page::{
+    CollectionError, Fetch, Fetched, FieldPath, Order, Query, Row, Scalar, Schema, Sink, Window,
+};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection};
+
+use super::dialect::Values;
+use super::error::failure;
+use super::plan::{self, PlaceColumn, Plan, Shape, Statement, Walk};
+use super::plans::Plans;
+use super::pool::Db;
+use crate::sql::{Table, TableColumn};
+
+/// A table as it was described, and what does not change from page to page.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) table: Table,
+    /// What callers see of it.
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) items: Items,
+    pub(crate) values: Values,
+    /// The state of the source that places belong to, if they do not outlive it. It stands at the
+    /// end of each place.
+    pub(crate) edition: Option<i64>,
+    pub(crate) require_index: bool,
+    internal: Schema,
+    plans: Plans,
+}
+
+/// What an item is made of.
+#[derive(Clone, Debug)]
+pub(crate) enum Items {
+    /// An object of this many columns, from the first on.
+    Columns(usize),
+    /// The text of one column, by its quoted name.
+    Text(String),
+}
+
+impl Source {
+    /// A table whose items are objects of all its columns.
+    pub(crate) fn new(table: Table) -> Self {
+        let items = Items::Columns(table.columns.len());
+        let internal = table.schema();
+        Self {
+            schema: Arc::new(internal.clone()),
+            internal,
+            table,
+            items,
+            values: Values::Plain,
+            edition: None,
+            require_index: false,
+            plans: Plans::default(),
+        }
+    }
+
+    /// The order, made total by the key of the table if callers do not know it.
+    pub(super) fn total_order(&self, order: &Order) -> Order {
+        self.internal.total_order(order.keys().to_vec())
+    }
+
+    pub(super) fn column(&self, path: &FieldPath) -> Result<&TableColumn, CollectionError> {
+        path.column()
+            .and_then(|name| self.table.column(name))
+            .ok_or_else(|| CollectionError::Gone("the table has other columns than before".into()))
+    }
+
+    /// The rows of a window, in the transaction that `db` is in.
+    pub(crate) fn fetch(
+        &self,
+        db: &Connection,
+        fetch: &Fetch<'_>,
+    ) -> Result<Fetched, CollectionError> {
+        let (walk, place) = match fetch.window {
+            Window::Forward { after, .. } => {
+                let place = self.own_place(after)?;
+                (Walk::Forward(place), place)
+            }
+            Window::Backward { before, .. } => {
+                let place = self.own_place(before)?;
+                (Walk::Backward(place), place)
+            }
+            Window::Offset { .. } => (Walk::Offset, None),
+        };
+        let shape = Shape { query: fetch.query, columns: fetch.columns, walk };
+        let plan = self.plans.plan(self, shape)?;
+        plan.check(place)?;
+        let reader = Reader { source: self, plan: &plan, db, place: place.unwrap_or_default() };
+        let offset = match fetch.window {
+            Window::Offset { offset, .. } => Some(i64::try_from(offset).unwrap_or(i64::MAX)),
+            _ => None,
+        };
+        let (mut rows, more) = reader.rows(fetch.window.limit(), offset, fetch.budget_bytes)?;
+        let behind = match (offset, place) {
+            (Some(0), _) | (None, None) => false,
+            (Some(_), _) if !rows.is_empty() => true,
+            _ => reader.probe()?,
+        };
+        let (more_before, more_after) = match fetch.window {
+            Window::Backward { .. } => {
+                rows.reverse();
+                (more, behind)
+            }
+            Window::Forward { .. } | Window::Offset { .. } => (behind, more),
+        };
+        Ok(Fetched { rows, more_before, more_after, served: plan.served.clone() })
+    }
+
+    /// How many rows match.
+    pub(crate) fn count(&self, db: &Connection, query: &Query) -> Result<u64, CollectionError> {
+        let (sql, values) = plan::count(self, query)?;
+        let mut statement = db.prepare_cached(&sql).map_err(|e| failure(&e))?;
+        for (number, value) in values.iter().enumerate() {
+            bind(&mut statement, number + 1, value)?;
+        }
+        let mut rows = statement.raw_query();
+        let row = rows.next().map_err(|e| failure(&e))?;
+        let count = row.map(|row| row.get::<_, i64>(0)).transpose().map_err(|e| failure(&e))?;
+        Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
+    }
+
+    /// Gives every matching row to `sink`. SQLite has `time_limit` from row to row.
+    pub(crate) fn scan(
+        &self,
+        db: &Db,
+        query: &Query,
+        time_limit: Duration,
+        sink: Sink<'_>,
+    ) -> Result<(), CollectionError> {
+        let shape = Shape { query, columns: None, walk: Walk::Forward(None) };
+        let plan = self.plans.plan(self, shape)?;
+        let reader = Reader { source: self, plan: &plan, db: db.connection(), place: &[] };
+        for statement in &plan.walk {
+            // Without a limit.
+            let mut prepared = reader.prepare(statement, Some(-1), None)?;
+            let mut found = prepared.raw_query();
+            db.extend(time_limit);
+            while let Some(row) = found.next().map_err(|e| failure(&e))? {
+                sink(reader.row(row)?)?;
+                db.extend(time_limit);
+            }
+        }
+        Ok(())
+    }
+
+    /// A caller's place without the edition, if it is of this one.
+    fn own_place<'a>(
+        &self,
+        place: Option<&'a [Scalar]>,
+    ) -> Result<Option<&'a [Scalar]>, CollectionError> {
+        let (Some(place), Some(edition)) = (place, self.edition) else { return Ok(place) };
+        match place.split_last() {
+            Some((Scalar::Int(given), rest)) if *given == i128::from(edition) => Ok(Some(rest)),
+            Some((Scalar::Int(_), _)) => Err(CollectionError::Changed),
+            _ => Err(CollectionError::BadPlace),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether it is a place of this order, with values that SQLite has.
+    fn check(&self, place: Option<&[Scalar]>) -> Result<(), CollectionError> {
+        let Some(place) = place else { return Ok(()) };
+        let fits = |(value, key): (&Scalar, &PlaceColumn)| match value {
+            Scalar::Null => key.nullable,
+            Scalar::Bool(_) => false,
+            Scalar::Int(int) => i64::try_from(*int).is_ok(),
+            Scalar::Real(real) => !real.is_nan(),
+            Scalar::Text(_) | Scalar::Blob(_) => true,
+        };
+        if place.len() == self.keys.len() && place.iter().zip(&self.keys).all(fits) {
+            Ok(())
+        } else {
+            Err(CollectionError::BadPlace)
+        }
+    }
+}
+
+struct Reader<'a> {
+    source: &'a Source,
+    plan: &'a Plan,
+    db: &'a Connection,
+    place: &'a [Scalar],
+}
+
+impl<'a> Reader<'a> {
+    /// At most `limit` rows, less if they are longer than the budget, and whether there are more.
+    fn rows(
+        &self,
+        limit: usize,
+        offset: Option<i64>,
+        budget_bytes: usize,
+    ) -> Result<(Vec<Row>, bool), CollectionError> {
+        let mut limit = limit;
+        let mut bytes = 0;
+        let mut rows = Vec::new();
+        for statement in &self.plan.walk {
+            let wanted = (limit - rows.len()).saturating_add(1);
+            let wanted = i64::try_from(wanted).unwrap_or(i64::MAX);
+            let mut prepared = self.prepare(statement, Some(wanted), offset)?;
+            let mut found = prepared.raw_query();
+            while let Some(row) = found.next().map_err(|e| failure(&e))? {
+                if rows.len() == limit {
+                    return Ok((rows, true));
+                }
+                let row = self.row(row)?;
+                bytes += row.item.len();
+                rows.push(row);
+                if bytes > budget_bytes {
+                    limit = rows.len();
+                }
+            }
+        }
+        Ok((rows, false))
+    }
+
+    /// Whether there is anything behind the place.
+    fn probe(&self) -> Result<bool, CollectionError> {
+        for statement in &self.plan.probe {
+            let mut prepared = self.prepare(statement, None, None)?;
+            if prepared.raw_query().next().map_err(|e| failure(&e))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn prepare(
+        &self,
+        statement: &Statement,
+        limit: Option<i64>,
+        offset: Option<i64>,
+    ) -> Result<CachedStatement<'a>, CollectionError> {
+        let mut prepared = self.db.prepare_cached(&statement.sql).map_err(|e| failure(&e))?;
+        let mut number = 0;
+        for value in &self.plan.values {
+            number += 1;
+            bind(&mut prepared, number, value)?;
+        }
+        for key in &statement.place {
+            number += 1;
+            bind(&mut prepared, number, self.place.get(*key).ok_or(CollectionError::BadPlace)?)?;
+        }
+        for value in [limit, offset].into_iter().flatten() {
+            number += 1;
+            prepared.raw_bind_parameter(number, value).map_err(|e| failure(&e))?;
+        }
+        Ok(prepared)
+    }
+
+    fn row(&self, row: &rusqlite::Row<'_>) -> Result<Row, CollectionError> {
+        let item = match &self.source.items {
+            Items::Columns(_) => self.object(row)?,
+            Items::Text(_) => text(value(row, 0)?, "item")?.to_owned(),
+        };
+        let mut place = Vec::with_capacity(self.plan.keys.len() + 1);
+        for key in &self.plan.keys {
+            let scalar = match value(row, key.result)? {
+                ValueRef::Null if !key.nullable => {
+                    let text = format!("column '{}' of the order holds null", key.name);
+                    return Err(CollectionError::Damaged(text));
+                }
+                ValueRef::Null => Scalar::Null,
+                ValueRef::Integer(int) => Scalar::Int(int.into()),
+                ValueRef::Real(real) => Scalar::Real(real),
+                ValueRef::Blob(bytes) => Scalar::Blob(bytes.to_vec()),
+                found @ ValueRef::Text(_) => Scalar::Text(text(found, &key.name)?.to_owned()),
+            };
+            place.push(scalar);
+        }
+        place.extend(self.source.edition.map(|edition| Scalar::Int(edition.into())));
+        Ok(Row { item, place })
+    }
+
+    fn object(&self, row: &rusqlite::Row<'_>) -> Result<String, CollectionError> {
+        let mut item = String::with_capacity(self.plan.item_length());
+        for (number, member) in self.plan.members.iter().enumerate() {
+            item.push_str(&member.prefix);
+            match value(row, number)? {
+                ValueRef::Null => item.push_str("null"),
+                ValueRef::Integer(int) => scalar::write_integer(int.into(), &mut item),
+                ValueRef::Real(real) => scalar::write_real(real, &mut item),
+                ValueRef::Blob(bytes) => scalar::write_blob(bytes, &mut item),
+                found @ ValueRef::Text(_) => {
+                    scalar::write_text(text(found, &member.name)?, &mut item);
+                }
+            }
+        }
+        item.push_str(if self.plan.members.is_empty() { "{}" } else { "}" });
+        Ok(item)
+    }
+}
+
+impl Plan {
+    /// How long an item may well become: names, and some bytes per value.
+    fn item_length(&self) -> usize {
+        self.members.iter().map(|member| member.prefix.len() + 16).sum()
+    }
+}
+
+fn value<'r>(row: &'r rusqlite::Row<'_>, number: usize) -> Result<ValueRef<'r>, CollectionError> {
+    row.get_ref(number).map_err(|e| failure(&e))
+}
+
+fn text<'r>(value: ValueRef<'r>, column: &str) -> Result<&'r str, CollectionError> {
+    let bytes = match value {
+        ValueRef::Text(bytes) => bytes,
+        _ => b"",
+    };
+    std::str::from_utf8(bytes).map_err(|_| {
+        CollectionError::Damaged(format!("column '{column}' holds text that is not UTF-8"))
+    })
+}
+
+fn bind(
+    statement: &mut rusqlite::Statement<'_>,
+    number: usize,
+    value: &Scalar,
+) -> Result<(), CollectionError> {
+    let value = match value {
+        Scalar::Null => ValueRef::Null,
+        Scalar::Bool(truth) => ValueRef::Integer((*truth).into()),
+        Scalar::Int(int) => {
+            ValueRef::Integer(i64::try_from(*int).map_err(|_| CollectionError::BadPlace)?)
+        }
+        Scalar::Real(real) => ValueRef::Real(*real),
+        Scalar::Text(text) => ValueRef::Text(text.as_bytes()),
+        Scalar::Blob(bytes) => ValueRef::Blob(bytes),
+    };
+    statement
+        .raw_bind_parameter(number, ToSqlOutput::Borrowed(value))
+        .map_err(|error| failure(&error))
+}
+
+/// A value of a JSON member as a table keeps it, which has no truth values: these, bytes, and
+/// whatever is no single value (as empty bytes) are blobs, told apart by their first byte.
+pub(crate) fn encode(value: Scalar) -> Scalar {
+    match value {
+        Scalar::Bool(truth) => Scalar::Blob(vec![truth.into()]),
+        Scalar::Blob(bytes) => {
+            let mut tagged = vec![3];
+            tagged.extend(bytes);
+            Scalar::Blob(tagged)
+        }
+        other => other,
+    }
+}
+
+/// What [`encode`] would make of an array or object.
+pub(crate) const CONTAINER: &[u8] = &[2];

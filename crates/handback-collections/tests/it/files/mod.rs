@@ -1,0 +1,6 @@
+//! JSONL and CSV files.
+
+mod csv;
+mod jsonl;
+mod refresh;
+mod support;

@@ -1,0 +1,8 @@
+//! SQLite collections on real database files.
+
+mod change;
+mod model;
+mod open;
+mod order;
+mod support;
+mod values;
