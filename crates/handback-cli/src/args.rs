@@ -6,11 +6,13 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use handback_token::{Mode, SlotNumber};
 
+use crate::collections::CollectionsArgs;
 use crate::keys::KeysCommand;
 use crate::output::Format;
+use crate::query::QueryArgs;
 use crate::token::TokenCommand;
 
-/// Keys and tokens of Handback: continuation tokens for agent tool servers
+/// Handback: what agent tool servers hand out and take back, and the collections they page
 #[derive(Debug, Parser)]
 #[command(name = "handback", version, max_term_width = 100, after_long_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -42,7 +44,7 @@ Exit codes:
   0  the command did what it was asked for
   1  it could not; the message on stderr says why
   2  the command line is wrong, or lacks a flag that the command insists on
-  3  the token is refused; the reason is on stdout
+  3  the token or cursor is refused; the reason is on stdout
 
 JSON:
   With --output json, an answer is one line on stdout, and an error one line on stderr with the
@@ -51,7 +53,10 @@ JSON:
 Examples:
   handback keys generate
   handback keys list --output json
-  handback token inspect EAAAAA…";
+  handback token inspect EAAAAA…
+  handback collections --collection orders=sqlite:shop.db#orders
+  handback query --collection orders=sqlite:shop.db#orders --table \\
+    '{\"operation\":\"list_elements\",\"element_type\":\"orders\"}'";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -61,6 +66,9 @@ pub(crate) enum Command {
     /// Look at tokens, open them and make them
     #[command(subcommand)]
     Token(TokenCommand),
+    // The help of a command is the documentation of its arguments.
+    Query(Box<QueryArgs>),
+    Collections(CollectionsArgs),
 }
 
 /// Which key file a command works on.

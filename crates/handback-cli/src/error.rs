@@ -35,6 +35,11 @@ impl Failure {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// The same, as the cause of a failure that says what was tried.
+    pub(crate) fn about(self, what: String) -> Self {
+        Self { error: Box::new(About { what, cause: self.error }), ..self }
+    }
+
     pub(crate) const fn exit(&self) -> Exit {
         self.exit
     }
@@ -56,6 +61,25 @@ impl Failure {
 
     fn with(error: impl Error + Send + Sync + 'static, hint: Option<String>) -> Self {
         Self { hint, ..Self::new(error) }
+    }
+}
+
+/// What was tried, and why it did not work.
+#[derive(Debug)]
+struct About {
+    what: String,
+    cause: Box<dyn Error + Send + Sync>,
+}
+
+impl std::fmt::Display for About {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl Error for About {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self.cause.as_ref())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The `handback` command: makes and rotates the keys of continuation tokens, and looks at tokens.
+//! The `handback` command: keys of continuation tokens, tokens, and pages of collections.
 //!
 //! Arguments come in, the library is called, text or JSON goes out, and the exit code says how it
 //! went. Precedence is flag over environment over data directory: `config.rs` finds the data
@@ -6,11 +6,13 @@
 
 mod args;
 mod clock;
+mod collections;
 mod config;
 mod error;
 mod exit;
 mod keys;
 mod output;
+mod query;
 mod rings;
 mod text;
 mod token;
@@ -40,6 +42,8 @@ fn run(command: Command, output: Output) -> Result<Exit, Failure> {
     match command {
         Command::Keys(command) => keys::run(command, output),
         Command::Token(command) => token::run(command, output),
+        Command::Query(args) => query::run(&args, output),
+        Command::Collections(args) => collections::run(&args, output),
     }
 }
 

@@ -46,6 +46,17 @@ impl Output {
             .map_err(|error| Failure::new(Unwritten(error)).hint("the command itself was done"))
     }
 
+    /// Writes text that is the answer in every format to stdout.
+    pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
+        let text = if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
+        write(anstream::stdout().lock(), &text).map_err(|error| Failure::new(Unwritten(error)))
+    }
+
+    /// Whether a person may be watching.
+    pub(crate) fn is_for_people(self) -> bool {
+        self.format == Format::Text
+    }
+
     /// Writes a line for people to stderr. Programs find the same in the answer's members.
     pub(crate) fn note(self, label: &str, note: &str) {
         if self.format == Format::Text {

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::args::RingArgs;
 use crate::error::Failure;
+use crate::output::Output;
 use crate::{clock, config};
 
 /// A ring, and where it came from.
@@ -28,6 +29,22 @@ pub(crate) struct FoundRing {
 /// Finds and reads the ring of a reading command.
 pub(crate) fn find(args: &RingArgs) -> Result<FoundRing, Failure> {
     find_by(args.keys.as_deref(), args.atd_mode)
+}
+
+/// Finds the ring, or makes one in the data directory, as a server does when it starts.
+pub(crate) fn find_or_make(args: &RingArgs, output: Output) -> Result<FoundRing, Failure> {
+    match load(args.keys.as_deref(), None, args.atd_mode) {
+        Ok(loaded) => return Ok(FoundRing { ring: loaded.ring, origin: loaded.origin }),
+        Err(LoadRingError::NoSource) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let (path, folder) = default_file()?;
+    let is_new = !path.exists();
+    let loaded = load(None, Some(&folder), Mode::Sealed)?;
+    if is_new {
+        output.note("note", &format!("made a key ring: {}", path.display()));
+    }
+    Ok(FoundRing { ring: loaded.ring, origin: loaded.origin })
 }
 
 /// Finds the key file of a changing command, and reads what it holds now.

@@ -26,6 +26,8 @@ fn every_command_explains_itself() {
     check_help("help_token_inspect", "token inspect --help");
     check_help("help_token_open", "token open --help");
     check_help("help_token_seal", "token seal --help");
+    check_help("help_query", "query --help");
+    check_help("help_collections", "collections --help");
 }
 
 #[test]

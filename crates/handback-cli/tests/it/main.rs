@@ -6,10 +6,12 @@
     reason = "a helper that finds something else than it made fails the test"
 )]
 
+mod config;
 mod context;
 mod help;
 mod keys;
 mod pipes;
+mod query;
 mod refusals;
 mod rotation;
 mod secrets;

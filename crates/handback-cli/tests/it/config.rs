@@ -1,0 +1,17 @@
+//! The only place of these tests that reads the environment.
+
+/// Where there is a Postgres to test with. Without one the test is skipped, loudly, or fails where
+/// one is required.
+#[expect(clippy::disallowed_methods, reason = "this is config.rs")]
+#[expect(clippy::print_stderr, reason = "a test that is left out must be seen")]
+pub(crate) fn postgres() -> Option<String> {
+    match std::env::var("HANDBACK_TEST_POSTGRES") {
+        Ok(url) => Some(url),
+        Err(_) => {
+            let required = std::env::var("HANDBACK_TEST_REQUIRE").unwrap_or_default();
+            assert!(!required.contains("postgres"), "HANDBACK_TEST_POSTGRES is not set");
+            eprintln!("SKIPPED: HANDBACK_TEST_POSTGRES is not set; `cargo xtask test` sets it");
+            None
+        }
+    }
+}

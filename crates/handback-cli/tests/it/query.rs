@@ -1,0 +1,273 @@
+//! `handback query` and `handback collections` on real files and databases.
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use crate::support::{Ran, Sandbox};
+
+const ROWS: i64 = 250;
+
+/// A shop with 250 orders, and files of every kind.
+fn shop() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let shop = Connection::open(sandbox.path("shop.db")).unwrap();
+    shop.execute_batch(
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT NOT NULL, total REAL,
+                              \"we\"\"ird, name\" TEXT, data BLOB);
+         CREATE INDEX by_status ON orders (status);
+         CREATE TABLE keyless (a INTEGER, b TEXT);
+         INSERT INTO keyless VALUES (1, 'x'), (1, 'x');
+         CREATE VIEW open_orders AS SELECT id, total FROM orders WHERE status = 'open';",
+    )
+    .unwrap();
+    for id in 1..=ROWS {
+        let status = if id % 3 == 0 { "open" } else { "done" };
+        let total = (id % 7 != 0).then_some(id as f64 / 2.0);
+        shop.execute("INSERT INTO orders VALUES (?, ?, ?, 'odd', x'00ff')", (id, status, total))
+            .unwrap();
+    }
+    sandbox.write("people.json", r#"{"people":[{"id":1,"name":"Ada"},{"id":2,"name":"Grace"}]}"#);
+    sandbox.write("people.csv", "name,age\nAda,36\nGrace,85\n");
+    sandbox.write("people.jsonl", "{\"name\":\"Ada\"}\n{\"name\":\"Grace\"}\n");
+    sandbox.write("app.log", "one\ntwo\nthree\n");
+    sandbox
+}
+
+const ORDERS: &str = "orders=sqlite:shop.db#orders";
+
+#[track_caller]
+fn query(sandbox: &Sandbox, flags: &[&str], collection: &str, request: &Value) -> Ran {
+    let request = request.to_string();
+    let mut words = vec!["query", "--collection", collection];
+    words.extend(flags);
+    words.push(&request);
+    sandbox.run_words(&words)
+}
+
+fn list(collection: &str, params: Value) -> Value {
+    json!({"operation": "list_elements", "element_type": collection, "params": params})
+}
+
+#[test]
+fn the_envelope_is_one_line_on_stdout() {
+    let sandbox = shop();
+    let ran = query(&sandbox, &[], ORDERS, &list("orders", json!({"first": 10})));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ran.stdout.lines().count(), 1);
+    assert!(ran.stderr.contains("made a key ring"), "{ran:?}");
+    let answer = ran.json();
+    assert_eq!(answer["success"], true);
+    assert_eq!(answer["data"]["items"].as_array().unwrap().len(), 10);
+    // The ring is made once.
+    let again = query(&sandbox, &[], ORDERS, &list("orders", json!({"first": 10})));
+    assert_eq!(again.stderr, "");
+    assert_eq!(again.json()["data"]["items"], answer["data"]["items"]);
+}
+
+#[test]
+fn every_kind_of_source_is_paged_from_process_to_process() {
+    let sandbox = shop();
+    for collection in [
+        "x=sqlite:shop.db#orders",
+        "x=sqlite:shop.db#keyless?order=rowid",
+        "x=sqlite:shop.db#open_orders?key=id",
+        "x=json:people.json#/people",
+        "x=json:people.json#/people?key=id",
+        "x=jsonl:people.jsonl",
+        "x=csv:people.csv",
+        "x=text:app.log",
+    ] {
+        let first = query(&sandbox, &[], collection, &list("x", json!({"first": 1})));
+        let first = first.expect_code(0).json();
+        let after = &first["data"]["pageInfo"]["endCursor"];
+        let next =
+            query(&sandbox, &[], collection, &list("x", json!({"first": 1, "after": after})));
+        let next = next.expect_code(0).json();
+        assert_eq!(next["data"]["items"].as_array().unwrap().len(), 1, "{collection}");
+        assert_eq!(next["data"]["pageInfo"]["hasPreviousPage"], true, "{collection}");
+    }
+}
+
+#[test]
+fn a_postgres_table_is_paged_where_there_is_one() {
+    let Some(url) = crate::config::postgres() else { return };
+    let sandbox = shop();
+    // A table that every database has.
+    let collection = format!("x={url}#pg_catalog.pg_type?key=oid");
+    let request = list("x", json!({"first": 2, "fields": ["oid", "typname"]}));
+    let ran = query(&sandbox, &[], &collection, &request).expect_code(0);
+    assert_eq!(ran.json()["data"]["items"].as_array().unwrap().len(), 2);
+    let wrong = format!("x={}x#public.orders", url.replace("handback:", "nobody:"));
+    let ran = query(&sandbox, &[], &wrong, &request).expect_code(1);
+    let password = url.split(':').nth(2).unwrap().split('@').next().unwrap();
+    assert!(!ran.stderr.contains(password), "{ran:?}");
+}
+
+#[test]
+fn all_writes_every_item_once_as_lines() {
+    let sandbox = shop();
+    let request = list("orders", json!({"filter": {"status": "open"}, "sort": {"field": "total"}}));
+    let ran = query(&sandbox, &["--all", "--max-page-size", "7"], ORDERS, &request);
+    let ran = ran.expect_code(0);
+    let mut ids: Vec<i64> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].as_i64().unwrap())
+        .collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (1..=ROWS).filter(|id| id % 3 == 0).collect::<Vec<_>>());
+    let ran = query(&sandbox, &["--all"], "log=text:app.log", &list("log", json!({})));
+    assert_eq!(ran.expect_code(0).stdout.lines().count(), 3);
+}
+
+#[test]
+fn all_refuses_what_cannot_be_walked() {
+    let sandbox = shop();
+    for params in
+        [json!({"last": 5}), json!({"page": 1}), json!({"offset": 5}), json!({"first": 0})]
+    {
+        query(&sandbox, &["--all"], ORDERS, &list("orders", params)).expect_code(2);
+    }
+    let count = json!({"operation": "count_elements", "element_type": "orders"});
+    query(&sandbox, &["--all"], ORDERS, &count).expect_code(1);
+    let ran = query(&sandbox, &["--all"], ORDERS, &list("orders", json!({"zz": 1})));
+    let ran = ran.expect_code(1);
+    assert!(ran.stderr.contains("VALIDATION_UNKNOWN_PARAM"), "{ran:?}");
+    assert_eq!(ran.stdout, "");
+}
+
+#[test]
+fn a_table_is_drawn_for_people() {
+    let sandbox = shop();
+    let request = list("orders", json!({"first": 8, "fields": "full"}));
+    let ran = query(&sandbox, &["--table"], ORDERS, &request).expect_code(0);
+    insta::assert_snapshot!(ran.stdout);
+    assert!(ran.stderr.contains("the next page is \"after\": "), "{ran:?}");
+}
+
+#[test]
+fn failures_are_envelopes_with_an_exit_code() {
+    let sandbox = shop();
+    let ran = query(&sandbox, &[], ORDERS, &list("orders", json!({"first": 1, "last": 1})));
+    assert_eq!(ran.expect_code(1).json()["error"]["code"], "VALIDATION_INVALID_TYPE");
+    let bad = list("orders", json!({"first": 1, "after": "nonsense"}));
+    let ran = query(&sandbox, &[], ORDERS, &bad).expect_code(3);
+    assert_eq!(ran.json()["error"]["details"]["actual_type"], "invalid cursor");
+    let ran = sandbox.run_words(&["query", "--collection", ORDERS, "{not json"]);
+    assert_eq!(ran.expect_code(1).json()["success"], false);
+    let words = format!("query --collection {ORDERS} -");
+    let ran = sandbox.run_with_stdin(&words, list("orders", json!({})).to_string().as_bytes());
+    assert_eq!(ran.expect_code(0).json()["success"], true);
+    let ran = sandbox.run_with_stdin(&words, &vec![b' '; 1_100_000]);
+    assert_eq!(ran.expect_code(1).json()["error"]["code"], "VALIDATION_PAYLOAD_TOO_LARGE");
+}
+
+#[test]
+fn sources_that_cannot_be_opened_say_why() {
+    let sandbox = shop();
+    for (collection, code) in [
+        ("x=nonsense", 2),
+        ("x=sqlite:shop.db", 2),
+        ("UPPER=sqlite:shop.db#orders", 2),
+        ("x=sqlite:missing.db#orders", 1),
+        ("x=sqlite:shop.db#missing", 1),
+        ("x=sqlite:shop.db#keyless", 1),
+        ("x=sqlite:shop.db#keyless?key=a", 1),
+        ("x=sqlite:shop.db#open_orders", 1),
+        ("x=sqlite:app.log#orders", 1),
+        ("x=json:app.log", 1),
+        ("x=json:people.json#/nobody", 1),
+        ("x=json:people.json#people", 2),
+        ("x=csv:missing.csv", 1),
+        ("x=text:.", 1),
+        ("x=postgres://nobody@127.0.0.1:1/none#t", 1),
+    ] {
+        let ran = query(&sandbox, &[], collection, &list("x", json!({})));
+        assert_eq!(ran.code, code, "{collection}: {ran:?}");
+        assert!(ran.stderr.starts_with("error: "), "{collection}: {ran:?}");
+        assert_eq!(ran.stdout, "");
+    }
+    assert!(!sandbox.path("missing.db").exists());
+    let twice = ["query", "--collection", ORDERS, "--collection", ORDERS, "{}"];
+    sandbox.run_words(&twice).expect_code(2);
+}
+
+#[test]
+fn an_order_without_an_index_warns_or_is_refused() {
+    let sandbox = shop();
+    let request = list("orders", json!({"first": 1, "sort": {"field": "total"}}));
+    let ran = query(&sandbox, &[], ORDERS, &request).expect_code(0);
+    assert_eq!(ran.json()["warnings"][0]["code"], "PERFORMANCE_SLOW_QUERY_WARNING");
+    let ran = query(&sandbox, &["--require-index"], ORDERS, &request).expect_code(1);
+    let error = ran.json()["error"].clone();
+    assert_eq!(error["details"]["hint"], "an index on (total, id) would serve this order");
+    let served = list("orders", json!({"first": 1, "sort": {"field": "status"}}));
+    let ran = query(&sandbox, &["--require-index"], ORDERS, &served).expect_code(0);
+    assert!(ran.json().get("warnings").is_none());
+}
+
+#[test]
+fn a_snapshot_outlives_the_process_and_the_rows() {
+    let sandbox = shop();
+    let params = json!({"first": 2, "snapshot": true, "filter": {"status": "open"}});
+    let first = query(&sandbox, &[], ORDERS, &list("orders", params.clone())).expect_code(0).json();
+    assert_eq!(first["data"]["pageInfo"]["totalCount"], 83);
+    let shop = Connection::open(sandbox.path("shop.db")).unwrap();
+    shop.execute("DELETE FROM orders", []).unwrap();
+    let mut next = params;
+    next["after"] = first["data"]["pageInfo"]["endCursor"].clone();
+    let next = query(&sandbox, &[], ORDERS, &list("orders", next)).expect_code(0).json();
+    assert_eq!(next["data"]["items"][0]["id"], 9);
+    assert_eq!(next["data"]["pageInfo"]["totalCount"], 83);
+}
+
+#[test]
+fn a_waiting_page_sees_what_comes() {
+    let sandbox = shop();
+    let last = query(&sandbox, &[], ORDERS, &list("orders", json!({"last": 1}))).json();
+    let after = last["data"]["pageInfo"]["endCursor"].clone();
+    let wait = json!({"first": 5, "after": after, "stream": true, "poll_interval_ms": 20_000});
+    let request = list("orders", wait).to_string();
+    let words = ["query", "--collection", ORDERS, &request];
+    let child = sandbox.command(&words).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let shop = Connection::open(sandbox.path("shop.db")).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    shop.execute("INSERT INTO orders VALUES (999, 'new', 1, '', x'')", []).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["data"]["items"][0]["id"], 999);
+}
+
+#[test]
+fn collections_show_what_is_there() {
+    let sandbox = shop();
+    let words = [
+        "collections",
+        "--collection",
+        ORDERS,
+        "--collection",
+        "people=json:people.json#/people",
+        "--collection",
+        "log=text:app.log",
+    ];
+    let ran = sandbox.run_words(&words).expect_code(0);
+    insta::assert_snapshot!(ran.stdout);
+    let mut json = words.to_vec();
+    json.extend(["--output", "json"]);
+    let answer = sandbox.run_words(&json).expect_code(0).json();
+    let orders = &answer["collections"][1];
+    assert_eq!(orders["name"], "orders");
+    assert_eq!(orders["key"], json!(["id"]));
+    assert_eq!(orders["columns"][3]["name"], "we\"ird, name");
+    assert!(!sandbox.key_file().exists(), "looking needs no keys");
+}
+
+#[test]
+fn nobody_else_can_use_a_cursor() {
+    let sandbox = shop();
+    let first = query(&sandbox, &[], ORDERS, &list("orders", json!({"first": 1}))).json();
+    let after = &first["data"]["pageInfo"]["endCursor"];
+    let other = shop();
+    let ran = query(&other, &[], ORDERS, &list("orders", json!({"first": 1, "after": after})));
+    ran.expect_code(3);
+}
