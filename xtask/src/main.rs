@@ -37,6 +37,8 @@ Commands:
   fuzz [TARGET] [--seconds N]    Fuzz every target, or one, for N seconds each (default 600)
   mutants token                  Mutation tests of handback-token
   bench tokens                   Measure tokens against their peers, write docs/benchmarks.md
+  bench pages                    Measure pages of ten million rows and of a large JSON document, write
+                                 docs/benchmarks.md (some minutes, 3 GB of disk)
   soak                           Feature combinations, many property cases, two minutes per fuzz target
   help                           This text
 
@@ -77,8 +79,9 @@ fn dispatch(args: &[&str]) -> Result<bool> {
         ["fuzz", options @ ..] => fuzz::run(&shell, options),
         ["mutants", "token"] => mutants::run(&shell),
         ["mutants", ..] => bail!("`mutants` needs the name of what to mutate: `token`"),
-        ["bench", "tokens"] => bench::run(&shell),
-        ["bench", ..] => bail!("`bench` needs the name of what to measure: `tokens`"),
+        ["bench", "tokens"] => bench::tokens(&shell),
+        ["bench", "pages"] => bench::pages(&shell),
+        ["bench", ..] => bail!("`bench` needs the name of what to measure: `tokens` or `pages`"),
         ["soak"] => soak::run(&shell),
         ["soak", ..] => bail!("`soak` takes no arguments"),
         [unknown, ..] => bail!("there is no command `{unknown}`"),

@@ -5,13 +5,16 @@ use std::fs;
 use anyhow::{Context, Result};
 
 use crate::fuzz::{self, Corpus};
+use crate::postgres::Cluster;
 use crate::process::Shell;
 use crate::report::{Tally, print_header};
-use crate::tools::Tools;
+use crate::test::variables;
+use crate::tools::{Tool, Tools};
 
 const FEATURED: &str = "handback-token";
 const FEATURED_MANIFEST: &str = "crates/handback-token/Cargo.toml";
 const PROPERTY_CASES: &str = "20000";
+const PAGE_CASES: &str = "3000";
 const FUZZ_SECONDS: u32 = 120;
 
 /// `cargo xtask soak`.
@@ -20,9 +23,10 @@ pub(crate) fn run(shell: &Shell) -> Result<bool> {
     print_header("features");
     features(shell, &mut tally)?;
     print_header("properties");
-    properties(shell, &mut tally);
-    print_header("fuzz");
     let mut tools = Tools::new(shell);
+    properties(shell, &mut tally);
+    page_properties(shell, &mut tools, &mut tally);
+    print_header("fuzz");
     let fuzzed = fuzz::each_target(shell, &mut tools, &mut tally, None, FUZZ_SECONDS, Corpus::Kept);
     if let Err(error) = fuzzed {
         tally.error("fuzz", &error);
@@ -53,6 +57,22 @@ fn properties(shell: &Shell, tally: &mut Tally) {
     test.args(["--package", "handback-token", "--package", "handback-identity"]);
     test.env("PROPTEST_CASES", PROPERTY_CASES);
     tally.cargo_test("properties", shell.run(&mut test));
+}
+
+/// Walks over collections take longer than a token, and some of them a server.
+fn page_properties(shell: &Shell, tools: &mut Tools<'_>, tally: &mut Tally) {
+    let cluster = tools
+        .ensure(Tool::Postgres)
+        .and_then(|()| Cluster::start(shell).map_err(|error| format!("no PostgreSQL: {error:#}")));
+    if let Err(why) = &cluster {
+        tally.unavailable(shell.config.ci, "properties: postgresql", why);
+    }
+    let mut test = shell.cargo(&["test", "--no-fail-fast", "--all-features"]);
+    test.args(["--package", "handback-page", "--package", "handback-collections"]);
+    test.env("PROPTEST_CASES", PAGE_CASES);
+    let url = cluster.as_ref().ok().map(|cluster| cluster.url().to_owned());
+    test.envs(&variables(url, shell.config.ci));
+    tally.cargo_test("properties of pages", shell.run(&mut test));
 }
 
 /// The keys of the table `[features]`. An array that spans lines starts none of them with a key.

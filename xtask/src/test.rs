@@ -243,7 +243,9 @@ fn fuzz(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
 
 fn bench(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     let variables = context.variables("bench", tally);
-    tally.check("bench: smoke run", bench::smoke(context.shell, &variables));
+    tally.check("bench: tokens", bench::smoke_tokens(context.shell, &variables));
+    let postgres = variables.get(POSTGRES_URL).map(String::as_str);
+    tally.check("bench: pages", bench::smoke_pages(context.shell, postgres));
     Ok(())
 }
 
@@ -267,7 +269,7 @@ fn clean(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
 }
 
 /// In CI a test must not skip, whether or not the server is there.
-fn variables(postgres_url: Option<String>, ci: bool) -> Variables {
+pub(crate) fn variables(postgres_url: Option<String>, ci: bool) -> Variables {
     let url = postgres_url.map(|url| (POSTGRES_URL, url));
     let required = ci.then(|| (REQUIRED, "postgres".to_owned()));
     url.into_iter().chain(required).collect()
