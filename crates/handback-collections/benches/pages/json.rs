@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, folder: &Path) -> Result<Json> {
         ignored: Times::default(),
         index: Times::default(),
         page: Times::default(),
-        queries: QUERIES.map(|query| (query.0, Default::default())).into(),
+        queries: QUERIES.map(|query| (query.what, Default::default())).into(),
     };
     let rounds = if args.smoke { ROUNDS.1 } else { ROUNDS.0 };
     for _ in 0..rounds {
@@ -96,11 +96,29 @@ fn cheap() -> Value {
     json!({"filter": {"total": {"lt": 10}}})
 }
 
-/// By name: the operation, and what it is about.
-const QUERIES: [(&str, &str, fn() -> Value); 3] = [
-    ("a page filtered by `status`, a quarter of the items", "list_elements", by_status),
-    ("a page sorted by `total`, descending", "list_elements", by_total),
-    ("the count of those below some `total`, one in a thousand", "count_elements", cheap),
+/// What a pass over all objects finds.
+struct Query {
+    what: &'static str,
+    operation: &'static str,
+    params: fn() -> Value,
+}
+
+const QUERIES: [Query; 3] = [
+    Query {
+        what: "a page filtered by `status`, a quarter of the items",
+        operation: "list_elements",
+        params: by_status,
+    },
+    Query {
+        what: "a page sorted by `total`, descending",
+        operation: "list_elements",
+        params: by_total,
+    },
+    Query {
+        what: "the count of those below some `total`, one in a thousand",
+        operation: "count_elements",
+        params: cheap,
+    },
 ];
 
 impl Json {
@@ -114,15 +132,15 @@ impl Json {
         let handback = Handback::over(Arc::new(collection.context("just opened")?))?;
         self.pages(&handback)?;
         let places = self.places();
-        for ((_, operation, query), (_, [first, again])) in QUERIES.iter().zip(&mut self.queries) {
-            let query = query();
-            let (start, deep) = match *operation {
+        for (query, (_, [first, again])) in QUERIES.iter().zip(&mut self.queries) {
+            let params = (query.params)();
+            let (start, deep) = match query.operation {
                 "list_elements" => {
-                    let start = handback.page(&query, Way::Forward, None)?;
-                    (start, requests(&handback, &query, &places)?)
+                    let start = handback.page(&params, Way::Forward, None)?;
+                    (start, requests(&handback, &params, &places)?)
                 }
                 operation => {
-                    let request = request(operation, &query);
+                    let request = request(operation, &params);
                     (request.clone(), vec![request; places.len()])
                 }
             };

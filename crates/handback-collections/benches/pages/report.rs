@@ -17,7 +17,7 @@ const ABOUT: &str = "\
 batches. A page of Handback is all of it: the bytes of the request are checked, the cursor is \
 opened, the rows are found, the cursors of the page are sealed, the answer is written. The bare \
 query is prepared once and bound to the same place, its rows are written as JSON by `serde_json` \
-from a struct; `OFFSET` likewise. All pages have the same 20 rows of six columns and are read again \
+from a struct that borrows them; `OFFSET` likewise. All pages have the same 20 rows of six columns and are read again \
 and again, so that everything comes from memory. Depth is counted in rows of the table, from the \
 end where the walk starts; a filtered walk meets every fourth row, by an index on (`status`, `id`).";
 

@@ -48,6 +48,24 @@ impl<'a, D: Dialect> Conditions<'a, D> {
         segment: &Segment<'_>,
         order: &Order,
     ) -> Result<Option<String>, CollectionError> {
+        self.segment(segment, order, [">", "<"])
+    }
+
+    /// What a segment demands, with the value that it starts behind.
+    pub(crate) fn of_segment_with_start(
+        &mut self,
+        segment: &Segment<'_>,
+        order: &Order,
+    ) -> Result<Option<String>, CollectionError> {
+        self.segment(segment, order, [">=", "<="])
+    }
+
+    fn segment(
+        &mut self,
+        segment: &Segment<'_>,
+        order: &Order,
+        [greater, less]: [&'static str; 2],
+    ) -> Result<Option<String>, CollectionError> {
         let mut parts = Vec::new();
         for (number, test) in &segment.tests {
             let key = order.keys().get(*number).ok_or(CollectionError::BadPlace)?;
@@ -61,8 +79,8 @@ impl<'a, D: Dialect> Conditions<'a, D> {
                 keyset::Test::IsNull => format!("{name} IS NULL"),
                 keyset::Test::NotNull => format!("{name} IS NOT NULL"),
                 keyset::Test::Equal(value) => compare("=", value),
-                keyset::Test::Greater(value) => compare(">", value),
-                keyset::Test::Less(value) => compare("<", value),
+                keyset::Test::Greater(value) => compare(greater, value),
+                keyset::Test::Less(value) => compare(less, value),
             });
         }
         Ok((!parts.is_empty()).then(|| parts.join(" AND ")))

@@ -51,6 +51,9 @@ pub(super) struct Plan {
     pub(super) walk: Vec<Statement>,
     /// They find whether there is anything behind the place.
     pub(super) probe: Vec<Statement>,
+    /// The first statement starts with the row at the place, if it is still there, and this sort
+    /// key is the same in it: the walk goes on behind it, and nothing has to be probed for.
+    pub(super) starts_at: Option<usize>,
     /// The first parameters of every statement.
     pub(super) values: Vec<Scalar>,
     /// The result columns that make the item, from the first on.
@@ -103,12 +106,13 @@ impl Plan {
         let varying = Varying::new(&query.order, &fixed, place);
         let maker = Maker { source, query: &query, select: &selection.sql, varying };
         let by_index = served == Served::Directly;
+        let starts_at = if by_index { maker.varying.starts_at() } else { None };
         let (walk, probe) = maker.statements(shape.walk, by_index)?;
         let mut conditions = Conditions::<Sqlite>::new(&source.table);
         conditions.of_query(&query)?;
         let values = values(conditions);
         let Selection { members, keys, .. } = selection;
-        Ok(Self { walk, probe, values, members, keys, fixed, served })
+        Ok(Self { walk, probe, starts_at, values, members, keys, fixed, served })
     }
 }
 
@@ -139,6 +143,13 @@ fn adapted_query(source: &Source, query: &Query) -> Result<Query, CollectionErro
 
 fn values(conditions: Conditions<'_, Sqlite>) -> Vec<Scalar> {
     conditions.into_parameters().into_iter().map(|(value, _)| value).collect()
+}
+
+/// Where a segment starts.
+#[derive(Clone, Copy)]
+enum Start {
+    At,
+    Behind,
 }
 
 #[derive(Clone, Copy)]
@@ -192,6 +203,14 @@ impl Varying {
             .map(|place| numbers.iter().filter_map(|number| place.get(*number)).cloned().collect());
         Self { order, numbers, place }
     }
+
+    /// The last key, if its value in the place is a number: two of them are the same if SQLite says
+    /// so, which of text only its collation knows.
+    fn starts_at(&self) -> Option<usize> {
+        let value = self.place.as_ref()?.last()?;
+        let last = *self.numbers.last()?;
+        matches!(value, Scalar::Int(_) | Scalar::Real(_)).then_some(last)
+    }
 }
 
 struct Maker<'a> {
@@ -214,7 +233,7 @@ impl Maker<'_> {
             Walk::Forward(_) => order.clone(),
             Walk::Backward(_) => order.reversed(),
             Walk::Offset => {
-                let walk = self.walk(order, &all, Limit::WithOffset)?;
+                let walk = self.walk(order, &all, Start::Behind, Limit::WithOffset)?;
                 return Ok((vec![walk], vec![self.probe(order, &all)?]));
             }
         };
@@ -225,13 +244,18 @@ impl Maker<'_> {
             None => vec![],
         };
         if by_index {
-            let each = |segment| self.walk(&order, std::slice::from_ref(segment), Limit::Plain);
+            let each = |(number, segment)| {
+                // The nearest segment comes first, and compares the last key.
+                let is_first = number == 0 && self.varying.starts_at().is_some();
+                let start = if is_first { Start::At } else { Start::Behind };
+                self.walk(&order, std::slice::from_ref(segment), start, Limit::Plain)
+            };
             let probe = |segment| self.probe(&reversed, std::slice::from_ref(segment));
-            let walk = segments.iter().map(each).collect::<Result<_, _>>()?;
+            let walk = segments.iter().enumerate().map(each).collect::<Result<_, _>>()?;
             return Ok((walk, behind.iter().map(probe).collect::<Result<_, _>>()?));
         }
         let segments = if place.is_some() { segments.as_slice() } else { &all };
-        let walk = self.walk(&order, segments, Limit::Plain)?;
+        let walk = self.walk(&order, segments, Start::Behind, Limit::Plain)?;
         let probe = match behind.as_slice() {
             [] => vec![],
             behind => vec![self.probe(&reversed, behind)?],
@@ -243,9 +267,10 @@ impl Maker<'_> {
         &self,
         order: &Order,
         segments: &[Segment<'_>],
+        start: Start,
         limit: Limit,
     ) -> Result<Statement, CollectionError> {
-        let (condition, place, bound) = self.condition(order, segments)?;
+        let (condition, place, bound) = self.condition(order, segments, start)?;
         let conditions = Conditions::<Sqlite>::new(&self.source.table);
         let order_by = match segments {
             [segment] => conditions.order_by(order, segment)?,
@@ -261,7 +286,7 @@ impl Maker<'_> {
     }
 
     fn probe(&self, order: &Order, segments: &[Segment<'_>]) -> Result<Statement, CollectionError> {
-        let (condition, place, _) = self.condition(order, segments)?;
+        let (condition, place, _) = self.condition(order, segments, Start::Behind)?;
         let sql = format!("SELECT 1 FROM {}{condition} LIMIT 1", self.source.table.name);
         Ok(Statement { sql, place })
     }
@@ -272,13 +297,17 @@ impl Maker<'_> {
         &self,
         order: &Order,
         segments: &[Segment<'_>],
+        start: Start,
     ) -> Result<(String, Vec<usize>, usize), CollectionError> {
         let mut conditions = Conditions::<Sqlite>::new(&self.source.table);
         let mut parts: Vec<String> = conditions.of_query(self.query)?.into_iter().collect();
         let mut alternatives = Vec::with_capacity(segments.len());
         let mut place = Vec::new();
         for segment in segments {
-            alternatives.extend(conditions.of_segment(segment, order)?);
+            alternatives.extend(match start {
+                Start::At => conditions.of_segment_with_start(segment, order)?,
+                Start::Behind => conditions.of_segment(segment, order)?,
+            });
             place.extend(segment.tests.iter().filter_map(|(number, test)| match test {
                 Test::Equal(_) | Test::Greater(_) | Test::Less(_) => {
                     self.varying.numbers.get(*number).copied()

@@ -38,6 +38,8 @@ struct State {
     idle: Vec<Db>,
     /// How many there are, idle or not.
     open: usize,
+    /// How many wait for one. To wake up nobody costs a system call.
+    waiting: usize,
 }
 
 /// One connection.
@@ -133,11 +135,13 @@ impl Pool {
                     break;
                 }
                 None => {
+                    state.waiting += 1;
                     let (again, waited) = self
                         .returned
                         .wait_timeout(state, self.busy_timeout)
                         .unwrap_or_else(PoisonError::into_inner);
                     state = again;
+                    state.waiting -= 1;
                     let is_full = state.open >= self.connections_max;
                     if waited.timed_out() && state.idle.is_empty() && is_full {
                         let text = "all connections are in use";
@@ -160,8 +164,11 @@ impl Pool {
             Some(db) => state.idle.push(db),
             None => state.open -= 1,
         }
+        let is_awaited = state.waiting > 0;
         drop(state);
-        self.returned.notify_one();
+        if is_awaited {
+            self.returned.notify_one();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

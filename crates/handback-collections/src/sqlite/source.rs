@@ -95,11 +95,12 @@ impl Source {
             Window::Offset { offset, .. } => Some(i64::try_from(offset).unwrap_or(i64::MAX)),
             _ => None,
         };
-        let (mut rows, more) = reader.rows(fetch.window.limit(), offset, fetch.budget_bytes)?;
+        let Found { mut rows, more, met_place } =
+            reader.rows(fetch.window.limit(), offset, fetch.budget_bytes)?;
         let behind = match (offset, place) {
             (Some(0), _) | (None, None) => false,
             (Some(_), _) if !rows.is_empty() => true,
-            _ => reader.probe()?,
+            _ => met_place || reader.probe()?,
         };
         let (more_before, more_after) = match fetch.window {
             Window::Backward { .. } => {
@@ -141,7 +142,7 @@ impl Source {
             let mut found = prepared.raw_query();
             db.extend(time_limit);
             while let Some(row) = found.next().map_err(|e| failure(&e))? {
-                sink(reader.row(row)?)?;
+                sink(reader.row(row, 0)?)?;
                 db.extend(time_limit);
             }
         }
@@ -181,6 +182,18 @@ impl Plan {
     }
 }
 
+/// How many rows room is made for in advance.
+const ROWS_EXPECTED_MAX: usize = 1024;
+
+/// What a walk found.
+struct Found {
+    rows: Vec<Row>,
+    /// Whether there are more.
+    more: bool,
+    /// Whether the row at the place is still there.
+    met_place: bool,
+}
+
 struct Reader<'a> {
     source: &'a Source,
     plan: &'a Plan,
@@ -189,34 +202,54 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// At most `limit` rows, less if they are longer than the budget, and whether there are more.
+    /// At most `limit` rows, less if they are longer than the budget.
     fn rows(
         &self,
         limit: usize,
         offset: Option<i64>,
         budget_bytes: usize,
-    ) -> Result<(Vec<Row>, bool), CollectionError> {
+    ) -> Result<Found, CollectionError> {
         let mut limit = limit;
         let mut bytes = 0;
-        let mut rows = Vec::new();
+        let rows = Vec::with_capacity(limit.min(ROWS_EXPECTED_MAX));
+        let mut found = Found { rows, more: false, met_place: false };
+        let mut starts_at = self.plan.starts_at;
         for statement in &self.plan.walk {
-            let wanted = (limit - rows.len()).saturating_add(1);
+            // One more than wanted tells whether there are more; and the one at the place.
+            let wanted = limit - found.rows.len() + 1 + usize::from(starts_at.is_some());
             let wanted = i64::try_from(wanted).unwrap_or(i64::MAX);
             let mut prepared = self.prepare(statement, Some(wanted), offset)?;
-            let mut found = prepared.raw_query();
-            while let Some(row) = found.next().map_err(|e| failure(&e))? {
-                if rows.len() == limit {
-                    return Ok((rows, true));
+            let mut rows = prepared.raw_query();
+            while let Some(row) = rows.next().map_err(|e| failure(&e))? {
+                if starts_at.take().is_some_and(|key| self.is_at_place(row, key)) {
+                    found.met_place = true;
+                    continue;
                 }
-                let row = self.row(row)?;
+                if found.rows.len() == limit {
+                    found.more = true;
+                    return Ok(found);
+                }
+                let row = self.row(row, found.rows.last().map_or(0, |row: &Row| row.item.len()))?;
                 bytes += row.item.len();
-                rows.push(row);
+                found.rows.push(row);
                 if bytes > budget_bytes {
-                    limit = rows.len();
+                    limit = found.rows.len();
                 }
             }
+            starts_at = None;
         }
-        Ok((rows, false))
+        Ok(found)
+    }
+
+    /// Whether a row of the first statement is the one at the place.
+    fn is_at_place(&self, row: &rusqlite::Row<'_>, key: usize) -> bool {
+        let found = self.plan.keys.get(key).and_then(|column| row.get_ref(column.result).ok());
+        let found = match found {
+            Some(ValueRef::Integer(int)) => Scalar::Int(int.into()),
+            Some(ValueRef::Real(real)) => Scalar::Real(real),
+            _ => return false,
+        };
+        self.place.get(key) == Some(&found)
     }
 
     /// Whether there is anything behind the place.
@@ -253,12 +286,14 @@ impl<'a> Reader<'a> {
         Ok(prepared)
     }
 
-    fn row(&self, row: &rusqlite::Row<'_>) -> Result<Row, CollectionError> {
+    /// An item, which is expected to have `length` bytes, and its place.
+    fn row(&self, row: &rusqlite::Row<'_>, length: usize) -> Result<Row, CollectionError> {
         let item = match &self.source.items {
-            Items::Columns(_) => self.object(row)?,
+            Items::Columns(_) => self.object(row, length)?,
             Items::Text(_) => text(value(row, 0)?, "item")?.to_owned(),
         };
-        let mut place = Vec::with_capacity(self.plan.keys.len() + 1);
+        let keys = self.plan.keys.len();
+        let mut place = Vec::with_capacity(keys + usize::from(self.source.edition.is_some()));
         for key in &self.plan.keys {
             let scalar = match value(row, key.result)? {
                 ValueRef::Null if !key.nullable => {
@@ -277,13 +312,15 @@ impl<'a> Reader<'a> {
         Ok(Row { item, place })
     }
 
-    fn object(&self, row: &rusqlite::Row<'_>) -> Result<String, CollectionError> {
-        let mut item = String::with_capacity(self.plan.item_length());
+    fn object(&self, row: &rusqlite::Row<'_>, length: usize) -> Result<String, CollectionError> {
+        // Items of one table are of much the same length: some room to spare saves moving them.
+        let length = if length == 0 { self.plan.item_length() } else { length + length / 8 + 8 };
+        let mut item = String::with_capacity(length);
         for (number, member) in self.plan.members.iter().enumerate() {
             item.push_str(&member.prefix);
             match value(row, number)? {
                 ValueRef::Null => item.push_str("null"),
-                ValueRef::Integer(int) => scalar::write_integer(int.into(), &mut item),
+                ValueRef::Integer(int) => write_integer(int, &mut item),
                 ValueRef::Real(real) => scalar::write_real(real, &mut item),
                 ValueRef::Blob(bytes) => scalar::write_blob(bytes, &mut item),
                 found @ ValueRef::Text(_) => {
@@ -301,6 +338,29 @@ impl Plan {
     fn item_length(&self) -> usize {
         self.members.iter().map(|member| member.prefix.len() + 16).sum()
     }
+}
+
+/// As [`scalar::write_integer`] does, in a third of the time: a page is mostly integers and text.
+fn write_integer(int: i64, out: &mut String) {
+    const MAX_SAFE: u64 = 9_007_199_254_740_991;
+    let mut rest = int.unsigned_abs();
+    if rest > MAX_SAFE {
+        return scalar::write_integer(int.into(), out);
+    }
+    let mut digits = [b'0'; 16];
+    let mut unused = digits.len();
+    for digit in digits.iter_mut().rev() {
+        *digit += u8::try_from(rest % 10).unwrap_or_default();
+        rest /= 10;
+        unused -= 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    if int < 0 {
+        out.push('-');
+    }
+    out.push_str(digits.get(unused..).and_then(|d| std::str::from_utf8(d).ok()).unwrap_or("0"));
 }
 
 fn value<'r>(row: &'r rusqlite::Row<'_>, number: usize) -> Result<ValueRef<'r>, CollectionError> {
@@ -353,3 +413,20 @@ pub(crate) fn encode(value: Scalar) -> Scalar {
 
 /// What [`encode`] would make of an array or object.
 pub(crate) const CONTAINER: &[u8] = &[2];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_written_as_everywhere() {
+        let powers = (0..19).map(|exponent| 10_i64.pow(exponent));
+        let near = powers.chain([0, 1 << 53, i64::MAX]).flat_map(|int| [int - 1, int]);
+        for int in near.flat_map(|int| [int, -int]).chain([i64::MIN]) {
+            let (mut ours, mut theirs) = (String::from("x"), String::from("x"));
+            write_integer(int, &mut ours);
+            scalar::write_integer(int.into(), &mut theirs);
+            assert_eq!(ours, theirs);
+        }
+    }
+}

@@ -55,9 +55,9 @@ pub(crate) enum Condition {
     Text(&'static str, String),
     IsNull(char, bool),
     Among(char, Vec<i64>),
-    All(Vec<Condition>),
-    Any(Vec<Condition>),
-    Not(Box<Condition>),
+    All(Vec<Self>),
+    Any(Vec<Self>),
+    Not(Box<Self>),
 }
 
 impl Condition {
