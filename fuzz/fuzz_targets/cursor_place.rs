@@ -2,7 +2,7 @@
 #![no_main]
 
 use handback_fuzz::NOW;
-use handback_fuzz::pages::{SEALER, ask, caller};
+use handback_fuzz::pages::{ENGINE, SEALER, ask, caller};
 use handback_token::{Context, Cursor, Operation, args_fingerprint};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
@@ -16,7 +16,10 @@ fuzz_target!(|data: &[u8]| {
         json!({"sort": {"field": "text"}, "filter": {"text": {"is_null": false}}}),
     ][usize::from(choice / 3 % 3)]
     .clone();
-    let fingerprint = args_fingerprint(&json!({"operation": "query_elements", "params": bound_to}));
+    let identity = ENGINE.catalog().collection(collection).unwrap().schema().unwrap().identity();
+    let fingerprint = args_fingerprint(
+        &json!({"operation": "query_elements", "params": bound_to, "collection": identity}),
+    );
     let context = Context::new(caller(), Operation::Query).name(collection).arguments(&fingerprint);
     let bound = SEALER.bind::<Cursor>(&context).unwrap();
     let Ok(token) = bound.seal(&mut rand::rng(), NOW, payload) else { return };

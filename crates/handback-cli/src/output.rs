@@ -49,7 +49,7 @@ impl Output {
     /// Writes text that is the answer in every format to stdout.
     pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
         let text = if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
-        write(anstream::stdout().lock(), &text).map_err(|error| Failure::new(Unwritten(error)))
+        write(io::stdout().lock(), &text).map_err(|error| Failure::new(Unwritten(error)))
     }
 
     /// Whether a person may be watching.

@@ -1,5 +1,6 @@
 //! Small things between bytes, times and text.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use handback_token::UnixTime;
@@ -74,6 +75,25 @@ fn is_plain(character: char) -> bool {
     matches!(character, '\n' | '\r' | '\t') || !(character.is_control() || is_format)
 }
 
+/// JSON that says the same, without characters that a terminal does not show as they are. Outside
+/// of its texts JSON has none.
+pub(crate) fn plain_json(json: &str) -> Cow<'_, str> {
+    if json.chars().all(is_plain) {
+        return Cow::Borrowed(json);
+    }
+    let mut plain = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if is_plain(character) {
+            plain.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                let _ = write!(plain, "\\u{unit:04x}");
+            }
+        }
+    }
+    Cow::Owned(plain)
+}
+
 /// A word as a POSIX shell takes it, quoted where it has to be.
 pub(crate) fn shell_word(word: &str) -> String {
     let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:,@%=".contains(&byte);
@@ -138,6 +158,15 @@ mod tests {
             assert_eq!(printable(text.as_bytes()), None, "{text:?}");
         }
         assert_eq!(printable(b"\xff"), None);
+    }
+
+    #[test]
+    fn json_says_the_same_without_hidden_characters() {
+        let json = "{\"a\": \"x\u{7f}\u{9b}2J\u{202e}\u{e0001}é\"}\n";
+        let plain = plain_json(json);
+        assert_eq!(plain, "{\"a\": \"x\\u007f\\u009b2J\\u202e\\udb40\\udc01é\"}\n");
+        let parse = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
+        assert_eq!(parse(&plain), parse(json));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! A file is named by its id and for its owner only (folder 0700, file 0600). It starts with eight
 //! bytes `HBSHELF1` and the second until which it is kept (u64, big endian); the rest is what was
-//! put there. It appears under its name when it is complete. What has expired is removed when
-//! something is put on the shelf.
+//! put there. It appears under its name when it is complete. What has expired is removed
+//! now and then when something is put on the shelf.
 //!
 //! Contents are not encrypted: they are as safe as the folder, like the tables that they come
 //! from.
@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use handback_page::CollectionError;
 use handback_page::json::ByteSource;
@@ -31,13 +31,24 @@ pub const DEFAULT_SHELF_BYTES: u64 = 1 << 30;
 pub struct FileShelf {
     folder: PathBuf,
     max_bytes: u64,
+    tidied: Mutex<Tidied>,
 }
+
+/// When the folder was looked through last, and how much was in it, with what was put since.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tidied {
+    at: Option<UnixTime>,
+    used: u64,
+}
+
+/// How often the folder is looked through, in seconds.
+const TIDY_EVERY_S: u64 = 60;
 
 impl FileShelf {
     /// A shelf in this folder, which is made when something is put there.
     #[must_use]
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), max_bytes: DEFAULT_SHELF_BYTES }
+        Self { folder: folder.into(), max_bytes: DEFAULT_SHELF_BYTES, tidied: Mutex::default() }
     }
 
     /// For so many bytes in all.
@@ -57,6 +68,21 @@ impl FileShelf {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&self.folder)
+    }
+
+    /// How many bytes there are. Looks through the folder now and then, or when it seems full.
+    fn used(&self, now: UnixTime) -> io::Result<u64> {
+        let mut tidied = self.tidied();
+        let is_recent =
+            tidied.at.is_some_and(|at| now >= at && now.as_secs() - at.as_secs() < TIDY_EVERY_S);
+        if !is_recent || tidied.used >= self.max_bytes / 2 {
+            *tidied = Tidied { at: Some(now), used: self.tidy(now)? };
+        }
+        Ok(tidied.used)
+    }
+
+    fn tidied(&self) -> MutexGuard<'_, Tidied> {
+        self.tidied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes what has expired, and says how many bytes are left.
@@ -102,7 +128,7 @@ impl Shelf for FileShelf {
     ) -> Result<Box<dyn ShelfWriter + '_>, CollectionError> {
         let start = || -> io::Result<_> {
             self.make_folder()?;
-            let used = self.tidy(now)?;
+            let used = self.used(now)?;
             // Mode 0600, and removed if it is dropped before it has its name.
             let file = tempfile::Builder::new().prefix(".").tempfile_in(&self.folder)?;
             let mut file = BufWriter::new(file);
@@ -112,7 +138,7 @@ impl Shelf for FileShelf {
         };
         let (used, file) = start().map_err(unavailable)?;
         let left = self.max_bytes.saturating_sub(used + HEADER_BYTES as u64);
-        Ok(Box::new(FileWriter { file, left, max_bytes: self.max_bytes, path: self.path(id) }))
+        Ok(Box::new(FileWriter { shelf: self, file, left, path: self.path(id) }))
     }
 
     fn open(
@@ -136,20 +162,20 @@ fn open_kept(path: &Path, now: UnixTime) -> io::Result<Option<KeptFile>> {
     Ok(is_kept.then(|| KeptFile { file, size: size - HEADER_BYTES as u64 }))
 }
 
-struct FileWriter {
+struct FileWriter<'a> {
+    shelf: &'a FileShelf,
     file: BufWriter<tempfile::NamedTempFile>,
     left: u64,
-    max_bytes: u64,
     path: PathBuf,
 }
 
-impl ShelfWriter for FileWriter {
+impl ShelfWriter for FileWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), CollectionError> {
         let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
             return Err(CollectionError::TooLarge {
                 what: "snapshot",
                 unit: "bytes on the shelf",
-                limit: self.max_bytes,
+                limit: self.shelf.max_bytes,
             });
         };
         self.left = left;
@@ -157,9 +183,10 @@ impl ShelfWriter for FileWriter {
     }
 
     fn finish(self: Box<Self>) -> Result<(), CollectionError> {
-        let Self { file, path, .. } = *self;
+        let Self { shelf, file, path, .. } = *self;
         let file = file.into_inner().map_err(|error| unavailable(error.into_error()))?;
-        file.persist(&path).map_err(|error| unavailable(error.error))?;
+        let file = file.persist(&path).map_err(|error| unavailable(error.error))?;
+        shelf.tidied().used += file.metadata().map_err(unavailable)?.len();
         Ok(())
     }
 }

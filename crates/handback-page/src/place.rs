@@ -15,7 +15,7 @@ use crate::scalar::Scalar;
 use crate::shelf::{SHELF_ID_BYTES, ShelfId};
 
 /// How many values a place may have: sort keys, key columns and what a collection adds.
-pub(crate) const MAX_PLACE_VALUES: usize = 64;
+pub(crate) const MAX_PLACE_VALUES: usize = 4096;
 
 /// What a cursor stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]

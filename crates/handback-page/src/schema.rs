@@ -146,6 +146,7 @@ pub struct Schema {
     key: Vec<String>,
     shape: Shape,
     counts_always: bool,
+    part: String,
 }
 
 impl Schema {
@@ -153,7 +154,7 @@ impl Schema {
     /// is empty where the place of an item in its file does that.
     #[must_use]
     pub fn new(columns: Vec<Column>, key: Vec<String>, shape: Shape) -> Self {
-        Self { columns, key, shape, counts_always: false }
+        Self { columns, key, shape, counts_always: false, part: String::new() }
     }
 
     /// Says that counting costs next to nothing, so that every page tells the total.
@@ -161,6 +162,23 @@ impl Schema {
     pub fn with_cheap_counts(mut self) -> Self {
         self.counts_always = true;
         self
+    }
+
+    /// Says which part of its source the collection is, such as a table. Cursors of one part do not
+    /// open for another, even under the same name.
+    #[must_use]
+    pub fn with_part(mut self, part: impl Into<String>) -> Self {
+        self.part = part.into();
+        self
+    }
+
+    /// What cursors are bound to besides the collection's name: the part of the source, and the key
+    /// columns with their types. A table that is made anew with another key is another collection.
+    #[must_use]
+    pub fn identity(&self) -> serde_json::Value {
+        let kind = |name: &String| self.column(name).map_or("any", |column| column.kind.name());
+        let key: Vec<_> = self.key.iter().map(|name| [name.as_str(), kind(name)]).collect();
+        serde_json::json!({"part": self.part, "key": key})
     }
 
     /// The columns, in the order of the source.

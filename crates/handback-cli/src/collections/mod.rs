@@ -17,15 +17,13 @@ use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
 
-use spec::Spec;
-
 /// The collections of a command.
 #[derive(Debug, Args)]
 pub(crate) struct CollectionArgs {
     /// A collection: NAME=sqlite:FILE#TABLE, NAME=postgres://…/DB#TABLE, NAME=json:FILE#POINTER,
     /// NAME=jsonl:FILE, NAME=csv:FILE or NAME=text:FILE; can be given several times
-    #[arg(long = "collection", value_name = "NAME=SOURCE", required = true, value_parser = spec::parse)]
-    collections: Vec<Spec>,
+    #[arg(long = "collection", value_name = "NAME=SOURCE", required = true)]
+    collections: Vec<String>,
 
     /// Refuse orders that no index serves, instead of reading everything that matches
     #[arg(long)]
@@ -88,8 +86,13 @@ pub(crate) fn engine(
 
 fn catalog(args: &CollectionArgs, output: Output) -> Result<Catalog, Failure> {
     let mut catalog = Catalog::new();
-    for spec in &args.collections {
-        let collection = open::open(spec, args.require_index, output)?;
+    // Read here and not by clap, whose errors repeat what was given: it may hold a password.
+    for (number, text) in (1..).zip(&args.collections) {
+        let spec = spec::parse(text).map_err(|why| {
+            Failure::usage(format!("--collection number {number} is not NAME=SOURCE: {why}"))
+                .hint("`handback collections --help` lists the sources")
+        })?;
+        let collection = open::open(&spec, args.require_index, output)?;
         catalog.add(&spec.name, "", collection).map_err(Failure::usage)?;
     }
     Ok(catalog)
@@ -175,10 +178,11 @@ impl fmt::Display for Shown {
         writeln!(f)?;
         match self.key.as_slice() {
             [] => writeln!(f, "  key      none: items are read in the order of the file")?,
-            key => writeln!(f, "  key      {}", key.join(", "))?,
+            key => writeln!(f, "  key      {}", key.join(", ").escape_debug())?,
         }
         for (number, index) in self.indexes.iter().enumerate() {
-            writeln!(f, "  {:7}  {index}", if number == 0 { "indexes" } else { "" })?;
+            let label = if number == 0 { "indexes" } else { "" };
+            writeln!(f, "  {label:7}  {}", index.escape_debug())?;
         }
         let width = self.columns.iter().map(|column| column.name.chars().count()).max();
         let width = width.unwrap_or(0);

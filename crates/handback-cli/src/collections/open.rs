@@ -77,7 +77,8 @@ fn sqlite_failure(error: sqlite::OpenError) -> Failure {
     let hint = error.hint();
     let failure = Failure::new(error);
     match hint {
-        Some(hint) => failure.hint(hint),
+        // It has names from the database.
+        Some(hint) => failure.hint(hint.escape_debug().to_string()),
         None => failure,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use handback_page::aql::Answer;
+use handback_page::aql::{Answer, Operation};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value};
 
@@ -10,6 +10,7 @@ use super::{Asker, exit_of, given};
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::text;
 
 /// Writes every item of every page as a line of JSON.
 pub(super) fn run(asker: &Asker, request: &[u8], output: Output) -> Result<Exit, Failure> {
@@ -37,7 +38,7 @@ pub(super) fn run(asker: &Asker, request: &[u8], output: Output) -> Result<Exit,
             bar.set_length(total);
         }
         for item in page.items() {
-            match writeln!(out, "{}", item.json()) {
+            match writeln!(out, "{}", text::plain_json(item.json())) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::OK),
                 result => result.map_err(unwritten)?,
             }
@@ -74,7 +75,16 @@ impl Walk {
     fn of(request: Value, size: usize) -> Result<Self, Failure> {
         let other =
             ["last", "before", "page", "page_size", "limit", "offset", "stream", "operations"];
-        if let Some(name) = other.into_iter().find(|name| given(&request, name).is_some()) {
+        let operation = request.get("operation").and_then(Value::as_str);
+        if let Some(operation) = operation.and_then(Operation::named)
+            && !operation.is_paged()
+        {
+            let name = operation.name();
+            return Err(Failure::usage(format!("--all needs pages, and '{name}' gives none")));
+        }
+        let is_given =
+            |name: &&str| given(&request, name).is_some_and(|value| *value != Value::Bool(false));
+        if let Some(name) = other.into_iter().find(is_given) {
             return Err(Failure::usage(format!("--all walks forward by cursor, without '{name}'")));
         }
         let first = given(&request, "first").cloned().unwrap_or_else(|| size.into());

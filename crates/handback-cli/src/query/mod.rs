@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use handback_identity::UnixPeers;
-use handback_page::aql::{Answer, Call, Endpoint, Engine, Inside, Settings, Step};
+use handback_page::aql::{Answer, Call, Endpoint, Engine, Inside, PagePreset, Settings, Step};
 use handback_token::{Sealer, SealerConfig};
 use serde_json::Value;
 
@@ -18,12 +18,13 @@ use crate::collections::{self, CollectionArgs};
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::{clock, rings};
+use crate::{clock, rings, text};
 
 /// Ask collections: list, search, query, get and count, page by page
 ///
 /// REQUEST is one MCP-AQL request as JSON, or - to read it from stdin. The answer, a success or a
-/// failure, is one line of JSON on stdout.
+/// failure, is one line of JSON on stdout. A collection that cannot be opened at all is an error on
+/// stderr.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Requests:
@@ -62,6 +63,11 @@ pub(crate) struct QueryArgs {
     #[arg(long, value_name = "ITEMS", default_value_t = 100)]
     max_page_size: usize,
 
+    /// A configuration that requests choose by page_preset: NAME=SIZE, then optionally total or
+    /// no-total, edges or no-edges, separated by commas; can be given several times
+    #[arg(long = "page-preset", value_name = "NAME=SIZE,…", value_parser = parse_preset)]
+    page_presets: Vec<(String, PagePreset)>,
+
     /// The request as JSON, or - for stdin
     #[arg(value_name = "REQUEST")]
     request: String,
@@ -85,7 +91,7 @@ pub(crate) fn run(args: &QueryArgs, output: Output) -> Result<Exit, Failure> {
                 output.note("warning", warning.message());
             }
         }
-        _ => output.text(&answer.to_json())?,
+        _ => output.text(&text::plain_json(&answer.to_json()))?,
     }
     Ok(exit_of(&answer))
 }
@@ -103,6 +109,7 @@ impl Asker {
         let settings = Settings {
             max_page_size,
             default_page_size: Settings::default().default_page_size.min(max_page_size),
+            presets: args.page_presets.iter().cloned().collect(),
             ..Settings::default()
         };
         // Before the ring: a command line that makes no sense makes no keys.
@@ -137,6 +144,26 @@ impl Asker {
             now: clock::now(),
         }
     }
+}
+
+fn parse_preset(text: &str) -> Result<(String, PagePreset), String> {
+    let (name, values) = text.split_once('=').ok_or("it is NAME=SIZE, such as compact=5")?;
+    let mut preset = PagePreset::default();
+    for value in values.split(',') {
+        match value {
+            "total" => preset.include_total = Some(true),
+            "no-total" => preset.include_total = Some(false),
+            "edges" => preset.include_edges = Some(true),
+            "no-edges" => preset.include_edges = Some(false),
+            size => {
+                let size = size.parse().map_err(
+                    |_| "values are a number of items, total, no-total, edges and no-edges",
+                )?;
+                preset.page_size = Some(size);
+            }
+        }
+    }
+    Ok((name.to_owned(), preset))
 }
 
 fn read_request(argument: &str, engine: &Engine) -> Result<Vec<u8>, Failure> {

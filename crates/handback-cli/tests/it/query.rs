@@ -129,7 +129,7 @@ fn all_refuses_what_cannot_be_walked() {
         query(&sandbox, &["--all"], ORDERS, &list("orders", params)).expect_code(2);
     }
     let count = json!({"operation": "count_elements", "element_type": "orders"});
-    query(&sandbox, &["--all"], ORDERS, &count).expect_code(1);
+    query(&sandbox, &["--all"], ORDERS, &count).expect_code(2);
     let ran = query(&sandbox, &["--all"], ORDERS, &list("orders", json!({"zz": 1})));
     let ran = ran.expect_code(1);
     assert!(ran.stderr.contains("VALIDATION_UNKNOWN_PARAM"), "{ran:?}");
@@ -270,4 +270,132 @@ fn nobody_else_can_use_a_cursor() {
     let other = shop();
     let ran = query(&other, &[], ORDERS, &list("orders", json!({"first": 1, "after": after})));
     ran.expect_code(3);
+}
+
+#[test]
+fn presets_come_from_the_command_line() {
+    let sandbox = shop();
+    let request = list("orders", json!({"page_preset": "small"}));
+    let flags = ["--page-preset", "small=3,total,edges"];
+    let answer = query(&sandbox, &flags, ORDERS, &request).expect_code(0).json();
+    assert_eq!(answer["data"]["edges"].as_array().unwrap().len(), 3);
+    assert_eq!(answer["data"]["pageInfo"]["totalCount"], ROWS);
+    query(&sandbox, &[], ORDERS, &request).expect_code(1);
+    for wrong in ["small", "small=x", "small=3,more", "small=1000"] {
+        query(&sandbox, &["--page-preset", wrong], ORDERS, &request).expect_code(2);
+    }
+}
+
+#[test]
+fn a_password_is_never_repeated() {
+    let sandbox = shop();
+    for collection in [
+        "x=posgres://u:s3cret@127.0.0.1:1/d#t",
+        "postgres://u:s3cret@127.0.0.1:1/d#t",
+        "x=postgres://u:s3cret@127.0.0.1:1/d#t?bad=1",
+        "x=postgres:u:s3cret@127.0.0.1:1/d",
+        "x=postgres://u:s3cret@127.0.0.1:1/d#t",
+    ] {
+        let ran = query(&sandbox, &[], collection, &list("x", json!({})));
+        assert_ne!(ran.code, 0);
+        assert!(!ran.stderr.contains("s3cret"), "{collection}: {ran:?}");
+    }
+}
+
+#[test]
+fn what_a_terminal_would_act_on_is_escaped_and_nothing_is_lost() {
+    let sandbox = shop();
+    let shop = Connection::open(sandbox.path("shop.db")).unwrap();
+    shop.execute_batch(
+        "CREATE TABLE odd (\"\u{1b}]0;pwn\u{7}k\" INTEGER PRIMARY KEY, v TEXT);
+         CREATE INDEX odd_v ON odd (v);
+         INSERT INTO odd VALUES (1, 'a' || char(127) || char(155) || '2J' || char(8238));",
+    )
+    .unwrap();
+    let odd = "odd=sqlite:shop.db#odd";
+    for flags in [&[][..], &["--all"]] {
+        let ran = query(&sandbox, flags, odd, &list("odd", json!({}))).expect_code(0);
+        assert!(ran.stdout.trim_end().chars().all(|c| !c.is_control()), "{ran:?}");
+        let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let item = if flags.is_empty() { &answer["data"]["items"][0] } else { &answer };
+        assert_eq!(item["v"], "a\u{7f}\u{9b}2J\u{202e}");
+    }
+    let ran = sandbox.run_words(&["collections", "--collection", odd]).expect_code(0);
+    assert!(ran.stdout.chars().all(|c| c == '\n' || !c.is_control()), "{ran:?}");
+    let ran = query(&sandbox, &[], "x=sqlite:shop.db#nope", &list("x", json!({}))).expect_code(1);
+    assert!(ran.stderr.chars().all(|c| c == '\n' || !c.is_control()), "{ran:?}");
+}
+
+#[test]
+fn a_cursor_is_bound_to_the_table_and_its_key() {
+    let sandbox = shop();
+    let shop = Connection::open(sandbox.path("shop.db")).unwrap();
+    shop.execute_batch("CREATE TABLE other (id INTEGER PRIMARY KEY); INSERT INTO other VALUES (1)")
+        .unwrap();
+    let page = query(&sandbox, &[], "x=sqlite:shop.db#orders", &list("x", json!({"first": 1})));
+    let after = page.json()["data"]["pageInfo"]["endCursor"].clone();
+    let next = list("x", json!({"first": 1, "after": after}));
+    query(&sandbox, &[], "x=sqlite:shop.db#other", &next).expect_code(3);
+    shop.execute_batch("DROP TABLE orders; CREATE TABLE orders (id TEXT PRIMARY KEY NOT NULL)")
+        .unwrap();
+    query(&sandbox, &[], "x=sqlite:shop.db#orders", &next).expect_code(3);
+    sandbox.write("k.json", r#"[{"a":1,"b":2},{"a":2,"b":1}]"#);
+    let page = query(&sandbox, &[], "k=json:k.json#?key=a", &list("k", json!({"first": 1})));
+    let after = page.json()["data"]["pageInfo"]["endCursor"].clone();
+    let next = list("k", json!({"first": 1, "after": after}));
+    query(&sandbox, &[], "k=json:k.json#?key=b", &next).expect_code(3);
+}
+
+#[test]
+fn a_key_that_is_none_is_refused_when_it_is_opened() {
+    let sandbox = shop();
+    sandbox.write("k.json", r#"[{"id":1},{"id":1},{"id":null}]"#);
+    let ran = query(&sandbox, &[], "k=json:k.json#?key=id", &list("k", json!({})));
+    assert!(ran.expect_code(1).stderr.contains("key"));
+}
+
+#[test]
+fn a_text_that_was_cut_or_replaced_ends_its_cursors_and_one_that_grew_does_not() {
+    let sandbox = shop();
+    let log = "log=text:app.log";
+    let page = query(&sandbox, &[], log, &list("log", json!({"first": 2}))).json();
+    let after = page["data"]["pageInfo"]["endCursor"].clone();
+    let next = list("log", json!({"first": 5, "after": after}));
+    sandbox.write("app.log", "one\ntwo\nthree\nfour\n");
+    let grown = query(&sandbox, &[], log, &next).expect_code(0).json();
+    assert_eq!(grown["data"]["items"].as_array().unwrap().len(), 2);
+    for text in ["new1\nnew2\nnew3\n", "one\n", "", "one\ntw"] {
+        sandbox.write("app.log", text);
+        let answer = query(&sandbox, &[], log, &next).expect_code(3).json();
+        assert_eq!(answer["error"]["details"]["actual_type"], "expired cursor", "{text:?}");
+    }
+}
+
+#[test]
+fn a_compound_view_is_walked_whole() {
+    let sandbox = shop();
+    let shop = Connection::open(sandbox.path("shop.db")).unwrap();
+    shop.execute_batch(
+        "CREATE TABLE txt (id INTEGER PRIMARY KEY, v TEXT);
+         CREATE TABLE num (id INTEGER PRIMARY KEY, v INTEGER);
+         INSERT INTO txt (v) VALUES ('1'), ('10'), ('2'), (NULL), ('a'), ('9');
+         INSERT INTO num (v) VALUES (1), (10), (2), (NULL), ('a'), (9);
+         CREATE VIEW both AS
+           SELECT 'a' || id AS k, v FROM txt UNION ALL SELECT 'b' || id, v FROM num;",
+    )
+    .unwrap();
+    for (order, nulls) in [("asc", "first"), ("asc", "last"), ("desc", "first"), ("desc", "last")] {
+        let sort = json!({"field": "v", "order": order, "nulls": nulls});
+        let request = list("both", json!({"sort": sort, "first": 2}));
+        let ran = query(&sandbox, &["--all"], "both=sqlite:shop.db#both?key=k", &request);
+        let mut keys: Vec<String> = ran
+            .expect_code(0)
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["k"].to_string())
+            .collect();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), 12, "{order} {nulls}");
+    }
 }

@@ -78,7 +78,11 @@ impl Handback {
 
     /// The cursor of a place, as the engine would seal it.
     fn cursor(&self, query: &Value, place: &[i128]) -> Result<String> {
-        let bound_to = json!({"operation": "list_elements", "params": query});
+        let collection =
+            self.engine.catalog().collection(NAME).context("the collection is there")?;
+        let identity = collection.schema()?.identity();
+        let bound_to =
+            json!({"operation": "list_elements", "params": query, "collection": identity});
         let fingerprint = args_fingerprint(&bound_to);
         let context =
             Context::new(self.caller, Operation::Query).name(NAME).arguments(&fingerprint);

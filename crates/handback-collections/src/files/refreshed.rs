@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use handback_page::json::Pointer;
 use handback_page::{
-    About, Collection, CollectionError, Fetch, Fetched, FieldPath, JsonCollection, JsonOptions,
-    Query, Schema, Sink, TextCollection,
+    About, Collection, CollectionError, Fetch, Fetched, FieldPath, Filter, JsonCollection,
+    JsonOptions, Query, Schema, Search, Sink, TextCollection, Window,
 };
 
 use super::source::{FileSource, Stamp, owned};
@@ -61,7 +61,21 @@ impl JsonFileCollection {
                 let parts = key.split('.').map(str::to_owned).collect();
                 options = options.with_key(FieldPath::from_parts(parts));
             }
-            JsonCollection::open(source, options)
+            let collection = JsonCollection::open(source, options)?;
+            if key.is_some() {
+                // The first page by key finds out whether it is one.
+                let order = collection.schema()?.total_order(vec![]);
+                let (filter, search) = (Filter::EVERYTHING, Search::default());
+                let query = Query { filter, search, order };
+                let window = Window::Forward { after: None, limit: 0 };
+                collection.fetch(&Fetch {
+                    query: &query,
+                    window,
+                    columns: None,
+                    budget_bytes: 0,
+                })?;
+            }
+            Ok(collection)
         })
         .map(Self)
     }

@@ -54,8 +54,9 @@ impl Stamp {
 impl From<&Metadata> for Stamp {
     fn from(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt as _;
+        // The time of the last change of anything, which nobody can set back.
         let changed_ns =
-            i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+            i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
         Self { device: metadata.dev(), inode: metadata.ino(), len: metadata.len(), changed_ns }
     }
 }

@@ -69,7 +69,7 @@ impl Table {
 
     pub(crate) fn schema(&self) -> Schema {
         let columns = self.columns.iter().map(|column| column.column.clone()).collect();
-        Schema::new(columns, self.key.clone(), Shape::Closed)
+        Schema::new(columns, self.key.clone(), Shape::Closed).with_part(&self.name)
     }
 }
 

@@ -117,6 +117,11 @@ pub(crate) fn failure(error: &rusqlite::Error) -> CollectionError {
         ErrorCode::PermissionDenied | ErrorCode::ReadOnly => {
             unavailable("the database file cannot be read with these permissions")
         }
+        ErrorCode::TooBig => CollectionError::TooLarge {
+            what: "a value",
+            unit: "bytes",
+            limit: u64::from(super::pool::VALUE_BYTES_MAX.unsigned_abs()),
+        },
         ErrorCode::OutOfMemory => unavailable("out of memory"),
         ErrorCode::DiskFull => unavailable("no space for temporary files"),
         ErrorCode::SystemIoFailure => unavailable("the database file cannot be read"),

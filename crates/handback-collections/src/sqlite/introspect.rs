@@ -31,16 +31,23 @@ pub(super) fn describe(db: &Connection, table: &str, key: &Key) -> Result<Descri
         .iter()
         .map(|column| {
             let is_key = key.contains(&column.name);
-            let kind = column.kind();
+            let kind = match column.kind() {
+                Kind::Blob if found.is_view => Kind::Any,
+                kind => kind,
+            };
             let preset = match kind {
                 _ if is_key || title == Some(column.name.as_str()) => Preset::Minimal,
                 Kind::Blob => Preset::Full,
                 _ => Preset::Standard,
             };
             let nullable = column.nullable && !is_key;
+            // The parts of a compound view have affinities of their own, which SQLite would apply to
+            // each part alone: a value from one part would be compared otherwise in another.
+            let (sign, affinity) =
+                if found.is_view { ("+", Affinity::Blob) } else { ("", column.affinity) };
             TableColumn {
-                sql_name: quoted(&column.name),
-                sql_type: column.affinity.name().to_owned(),
+                sql_name: format!("{sign}{}", quoted(&column.name)),
+                sql_type: affinity.name().to_owned(),
                 column: Column { name: column.name.clone(), kind, nullable, preset },
             }
         })

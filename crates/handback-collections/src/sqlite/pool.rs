@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use handback_page::CollectionError;
 use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::{OpenError, failure};
@@ -15,6 +16,10 @@ use super::options::SqliteOptions;
 /// How many instructions of SQLite's machine run between two looks at the clock: some tens of
 /// microseconds.
 const OPS_BETWEEN_CHECKS: i32 = 2000;
+
+/// The longest text, blob or row that is read, in bytes: several times what an answer may have, and
+/// no danger to the memory of a server.
+pub(super) const VALUE_BYTES_MAX: i32 = 64 << 20;
 
 /// Statements kept prepared per connection: those of some twenty walks at a time.
 const STATEMENTS_MAX: usize = 64;
@@ -199,6 +204,7 @@ impl Pool {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.pragma_update(None, "query_only", true)?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         let deadline = Arc::new(AtomicU64::new(u64::MAX));
         let (born, shared) = (self.born, Arc::clone(&deadline));

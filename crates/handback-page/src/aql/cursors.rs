@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::params::Params;
 use crate::place::Place;
 use crate::scalar::Scalar;
+use crate::schema::Schema;
 use crate::shelf::{SHELF_ID_BYTES, Shelf, ShelfId};
 
 /// A place that is longer than this is not kept: it would be a copy of the data.
@@ -36,8 +37,9 @@ impl<'a> Cursors<'a> {
         shelf: &'a dyn Shelf,
         collection: Option<&str>,
         params: &Params,
+        schema: &Schema,
     ) -> Result<Self, Failure> {
-        let fingerprint = args_fingerprint(&params.bound_arguments());
+        let fingerprint = args_fingerprint(&params.bound_arguments(schema));
         let context = Context::new(call.caller, Operation::Query).arguments(&fingerprint);
         let context = match collection {
             Some(name) => context.name(name),

@@ -116,6 +116,9 @@ impl Waiting {
     }
 }
 
+/// Bytes around the result of one operation of a batch.
+const BATCH_ITEM_BYTES: usize = 128;
+
 /// How often a waiting page looks: as often as people notice, and no more than this.
 const LOOK_EVERY_MS: u64 = 200;
 
@@ -230,7 +233,7 @@ impl Engine {
             Operation::Introspect => {
                 introspect::answer(self, params).map(|data| Done::data(operation, &data))
             }
-            Operation::GetElement => self.get(params).map(Done::Answer),
+            Operation::GetElement => self.get(params, budget).map(Done::Answer),
             Operation::CountElements => self.count(params).map(|data| Done::data(operation, &data)),
             Operation::ListCollections
             | Operation::ListElements
@@ -263,9 +266,11 @@ impl Engine {
         if operations.is_empty() || operations.len() > limit {
             return refused(format!("Parameter 'operations' takes 1 to {limit} operations"));
         }
-        let budget = self.settings.limits.response_bytes / operations.len();
+        // What the answers before left over; failures are small.
+        let mut left = self.settings.limits.response_bytes;
         let answers = operations.iter().map(|request| {
-            let answer = self.in_batch(call, request, budget, rng);
+            let answer = self.in_batch(call, request, left, rng);
+            left = left.saturating_sub(answer.to_json().len() + BATCH_ITEM_BYTES);
             let name = request.get("operation").and_then(Value::as_str).map(shortened);
             (name.unwrap_or_default(), answer)
         });
@@ -295,7 +300,7 @@ impl Engine {
         }
     }
 
-    fn get(&self, params: &Params) -> Result<Answer, Failure> {
+    fn get(&self, params: &Params, limit: usize) -> Result<Answer, Failure> {
         let (name, collection) = self.find(params)?;
         let failed = |error| Failure::collection(error, name, None);
         let schema = collection.schema().map_err(failed)?;
@@ -305,7 +310,6 @@ impl Engine {
         let order = schema.total_order(vec![]);
         let query = Query { filter, search: Search::default(), order };
         let columns = selection.columns(&schema);
-        let limit = self.settings.limits.response_bytes;
         let fetch =
             Fetch { query: &query, window, columns: columns.as_deref(), budget_bytes: limit };
         let row = collection.fetch(&fetch).map_err(failed)?.rows.into_iter().next();

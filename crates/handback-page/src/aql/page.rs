@@ -56,7 +56,8 @@ impl Paged<'_> {
         let schema = collection.schema().map_err(failed)?;
         let query = query(self.params, &schema)?;
         let (selection, deprecation) = sort::selection(self.params, &schema)?;
-        let mut cursors = Cursors::bind(self.call, self.engine.shelf.as_ref(), name, self.params)?;
+        let shelf = self.engine.shelf.as_ref();
+        let mut cursors = Cursors::bind(self.call, shelf, name, self.params, &schema)?;
         let cursor = request.ask.cursor();
         let place = cursor
             .map(|(param_name, cursor)| cursors.open(param_name, cursor, self.asked_at))

@@ -7,6 +7,7 @@ use super::failure::{Code, Failure, shortened};
 use super::settings::{PagePreset, Settings};
 use super::table::{DEFAULT_POLL_MS, FREE, Operation, Parameter, ParameterKind};
 use crate::filter::json_type;
+use crate::schema::Schema;
 
 /// The parameters of one operation: known ones only, of the right types. A null stands for an
 /// absent one.
@@ -70,14 +71,18 @@ impl Params {
         self.get(name).and_then(integer)
     }
 
-    /// What a cursor is bound to besides its collection: the operation and all parameters but
-    /// those that may differ from page to page.
-    pub(crate) fn bound_arguments(&self) -> Value {
+    /// What a cursor is bound to besides its collection's name: the operation, all parameters but
+    /// those that may differ from page to page, and what the collection is.
+    pub(crate) fn bound_arguments(&self, schema: &Schema) -> Value {
         let mut params = self.values.clone();
         for name in FREE {
             params.remove(name);
         }
-        json!({"operation": self.operation.name(), "params": params})
+        json!({
+            "operation": self.operation.name(),
+            "params": params,
+            "collection": schema.identity(),
+        })
     }
 
     /// Which page is asked for.

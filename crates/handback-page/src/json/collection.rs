@@ -100,7 +100,8 @@ impl JsonCollection {
         let Index { target, starts } = Index::build(&*source, &pointer, chunk)?;
         let items = JsonItems { stored: Stored::new(source, starts), target };
         let name = key.as_ref().map(FieldPath::to_string);
-        let schema = Arc::new(infer::schema(&items, name.as_deref())?);
+        let schema = infer::schema(&items, name.as_deref())?.with_part(pointer.to_string());
+        let schema = Arc::new(schema);
         let key = match key {
             Some(path) => Key::Member(MemberKey::new(path)),
             None => Key::Number { edition },

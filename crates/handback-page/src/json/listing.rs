@@ -304,18 +304,47 @@ impl<I: Items> Listing<I> {
                     _ => Err(CollectionError::BadPlace),
                 }
             }
-            (Key::Line { .. }, [Scalar::Int(line)]) if !plan.is_sorted => {
-                Ok(Spot::Number(line.saturating_sub(1)))
-            }
-            (Key::Line { .. } | Key::Member(_), place)
-                if plan.is_sorted && place.len() == plan.sorted.len() =>
+            (Key::Line { name }, [place @ .., Scalar::Int(check)])
+                if place.len() == plan.query.order.keys().len() =>
             {
+                let number = self.checked_line(plan, name, place, *check)?;
+                if !plan.is_sorted {
+                    return Ok(Spot::Number(i128::from(number)));
+                }
+                let mut key = vec![];
+                sort_key::write(&plan.query.order, place.iter().cloned(), &mut key);
+                Ok(Spot::Key(key))
+            }
+            (Key::Member(_), place) if plan.is_sorted && place.len() == plan.sorted.len() => {
                 let mut key = vec![];
                 sort_key::write(&plan.query.order, place.iter().cloned(), &mut key);
                 Ok(Spot::Key(key))
             }
             _ => Err(CollectionError::BadPlace),
         }
+    }
+
+    /// The number of the line that a place is at, if the line is still what it was: a text that
+    /// was cut or replaced has other lines under the same numbers, one that grew has not.
+    fn checked_line(
+        &self,
+        plan: &Plan<'_>,
+        name: &str,
+        place: &[Scalar],
+        check: i128,
+    ) -> Result<u32, CollectionError> {
+        let keys = plan.query.order.keys().iter().zip(place);
+        let line =
+            keys.filter(|(key, _)| key.field.column() == Some(name)).find_map(|(_, value)| {
+                if let Scalar::Int(line) = value { Some(*line) } else { None }
+            });
+        let line = line.ok_or(CollectionError::BadPlace)?;
+        let number =
+            u32::try_from(line.saturating_sub(1)).map_err(|_| CollectionError::BadPlace)?;
+        if number >= self.items.count() || check_of(&self.items.text(number)?) != check {
+            return Err(CollectionError::Changed);
+        }
+        Ok(number)
     }
 
     /// The bytes that an item is sorted by.
@@ -346,11 +375,23 @@ impl<I: Items> Listing<I> {
             Key::Line { .. } | Key::Member(_) => {
                 let mut found = vec![];
                 self.items.find(number, &text, &plan.wanted, &mut found)?;
-                plan.sort_values(&found).collect()
+                let mut place: Vec<Scalar> = plan.sort_values(&found).collect();
+                if matches!(self.key, Key::Line { .. }) {
+                    place.push(Scalar::Int(check_of(&text)));
+                }
+                place
             }
         };
         Ok(Row { item: self.items.json(number, text)?, place })
     }
+}
+
+/// What tells a line from another one in its place: FNV-1a. Nobody gains by two lines being alike.
+fn check_of(text: &str) -> i128 {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    i128::from(hash)
 }
 
 /// What a place of a cursor means.

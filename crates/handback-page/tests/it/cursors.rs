@@ -156,7 +156,9 @@ fn a_sealed_payload_that_is_no_place_of_the_order_is_refused() {
         "params": {"element_type": "items", "first": 1},
     });
     // What only the server itself could seal, and never does.
-    let bound_to = json!({"operation": "list_elements", "params": {}});
+    let collection = harness.engine.catalog().collection("items").unwrap();
+    let identity = collection.schema().unwrap().identity();
+    let bound_to = json!({"operation": "list_elements", "params": {}, "collection": identity});
     let fingerprint = args_fingerprint(&bound_to);
     let context =
         Context::new(harness.caller, Operation::Query).name("items").arguments(&fingerprint);

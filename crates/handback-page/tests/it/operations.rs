@@ -285,3 +285,27 @@ fn bytes_that_are_no_request_are_refused() {
         assert_eq!(answer.failure().unwrap().code().as_str(), code);
     }
 }
+
+#[test]
+fn a_batch_has_the_limit_of_one_answer() {
+    use std::sync::Arc;
+
+    use handback_page::aql::Catalog;
+
+    let items = json!([{"id": "e_000", "body": "x".repeat(400_000)}]);
+    let mut catalog = Catalog::new();
+    catalog.add("items", "", Arc::new(json_collection(&items, Some("id")))).unwrap();
+    let limits = Limits { response_bytes: 1_000_000, ..Limits::default() };
+    let harness = Harness::over(catalog, Settings { limits, ..Settings::default() });
+    for operation in ["get_element", "list_elements"] {
+        let mut params = json!({"element_type": "items"});
+        if operation == "get_element" {
+            params["id"] = "e_000".into();
+        }
+        let one = json!({"operation": operation, "params": params});
+        let text = harness.answer(&json!({"operations": vec![one; 20]})).to_json();
+        assert!(text.len() <= 1_000_000, "{}", text.len());
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(answer["summary"], json!({"total": 20, "succeeded": 2, "failed": 18}));
+    }
+}
