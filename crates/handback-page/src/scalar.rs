@@ -160,21 +160,21 @@ impl Eq for Scalar {}
 
 /// Appends an integer as JSON: a number if every reader keeps it, else tagged.
 pub fn write_integer(int: i128, out: &mut String) {
-    let result = if (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(&int) {
-        write!(out, "{int}")
-    } else {
-        write!(out, r#"{{"$integer":"{int}"}}"#)
-    };
-    result.expect("a String takes everything");
+    match i64::try_from(int) {
+        Ok(small) if (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(&int) => {
+            out.push_str(itoa::Buffer::new().format(small));
+        }
+        _ => write!(out, r#"{{"$integer":"{int}"}}"#).expect("a String takes everything"),
+    }
 }
 
 /// Appends a double as JSON: a number if it is finite, else tagged.
 pub fn write_real(real: f64, out: &mut String) {
-    match serde_json::Number::from_f64(real) {
-        Some(number) => write!(out, "{number}").expect("a String takes everything"),
-        None if real.is_nan() => out.push_str(r#"{"$real":"NaN"}"#),
-        None if real > 0.0 => out.push_str(r#"{"$real":"Infinity"}"#),
-        None => out.push_str(r#"{"$real":"-Infinity"}"#),
+    match real.is_finite() {
+        true => out.push_str(zmij::Buffer::new().format_finite(real)),
+        false if real.is_nan() => out.push_str(r#"{"$real":"NaN"}"#),
+        false if real > 0.0 => out.push_str(r#"{"$real":"Infinity"}"#),
+        false => out.push_str(r#"{"$real":"-Infinity"}"#),
     }
 }
 

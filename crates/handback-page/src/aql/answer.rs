@@ -1,6 +1,6 @@
 //! Answers as MCP-AQL writes them.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::table::Operation;
@@ -79,7 +79,13 @@ impl Answer {
     /// The whole envelope as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut out = String::with_capacity(256);
+        let items = self.page().map_or(0, |page| {
+            let bytes =
+                |item: &Item| item.json.len() + item.cursor.as_ref().map_or(1, |c| c.len() + 24);
+            page.items.iter().map(bytes).sum()
+        });
+        // Besides the items: page info with two cursors.
+        let mut out = String::with_capacity(items + 1536);
         self.write(&mut out, true);
         out
     }
@@ -94,7 +100,6 @@ impl Answer {
                 return;
             }
             Body::Page(page) => {
-                out.reserve(page.items.iter().map(|item| item.json.len() + 1).sum::<usize>() + 512);
                 out.push_str(r#"{"success":true,"data":"#);
                 page.write(out);
             }
@@ -223,52 +228,59 @@ impl Page {
                 _ => out.push_str(&item.json),
             }
         }
-        let (name, info) = self.info.to_value(self.items.len());
-        out.push_str(&format!(r#"],"{name}":{info}}}"#));
+        out.push_str("],");
+        self.info.write(self.items.len() as u64, out);
+        out.push('}');
     }
 }
 
 impl Info {
-    fn to_value(&self, returned: usize) -> (&'static str, Value) {
-        let mut members = Map::new();
-        let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
+    fn write(&self, returned: u64, out: &mut String) {
+        let number = |name: &str, value: u64, out: &mut String| {
+            out.push_str(name);
+            out.push_str(itoa::Buffer::new().format(value));
+        };
+        let truth = |name: &str, value: bool, out: &mut String| {
+            out.push_str(name);
+            out.push_str(if value { "true" } else { "false" });
+        };
         match self {
             Self::Cursor(info) => {
-                put("hasNextPage", info.has_next_page.into());
-                put("hasPreviousPage", info.has_previous_page.into());
-                for (name, cursor) in
-                    [("startCursor", &info.start_cursor), ("endCursor", &info.end_cursor)]
-                {
+                truth(r#""pageInfo":{"hasNextPage":"#, info.has_next_page, out);
+                truth(r#","hasPreviousPage":"#, info.has_previous_page, out);
+                for (name, cursor) in [
+                    (r#","startCursor":"#, &info.start_cursor),
+                    (r#","endCursor":"#, &info.end_cursor),
+                ] {
                     if let Some(cursor) = cursor {
-                        put(name, cursor.as_str().into());
+                        out.push_str(name);
+                        crate::scalar::write_text(cursor, out);
                     }
                 }
                 if let Some(total) = info.total_count {
-                    put("totalCount", total.into());
+                    number(r#","totalCount":"#, total, out);
                 }
-                ("pageInfo", Value::Object(members))
             }
             Self::Numbered { page, size, total, more } => {
-                put("page", (*page).into());
-                put("page_size", (*size).into());
+                number(r#""pagination":{"page":"#, *page, out);
+                number(r#","page_size":"#, *size, out);
                 if let Some(total) = total {
-                    put("total_items", (*total).into());
-                    put("total_pages", total.div_ceil(*size).into());
+                    number(r#","total_items":"#, *total, out);
+                    number(r#","total_pages":"#, total.div_ceil(*size), out);
                 }
-                put("has_more", (*more).into());
-                ("pagination", Value::Object(members))
+                truth(r#","has_more":"#, *more, out);
             }
             Self::Offset { limit, offset, total, more } => {
-                put("limit", (*limit).into());
-                put("offset", (*offset).into());
-                put("returned", returned.into());
+                number(r#""pagination":{"limit":"#, *limit, out);
+                number(r#","offset":"#, *offset, out);
+                number(r#","returned":"#, returned, out);
                 if let Some(total) = total {
-                    put("total_items", (*total).into());
+                    number(r#","total_items":"#, *total, out);
                 }
-                put("has_more", (*more).into());
-                ("pagination", Value::Object(members))
+                truth(r#","has_more":"#, *more, out);
             }
         }
+        out.push('}');
     }
 }
 

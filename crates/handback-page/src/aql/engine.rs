@@ -14,7 +14,7 @@ use super::page::Paged;
 use super::params::Params;
 use super::request;
 use super::settings::{Settings, SettingsError};
-use super::table::Operation;
+use super::table::{Operation, Table};
 use super::{introspect, sort, tools};
 use crate::collection::{Collection, Fetch, Query, Search, Window};
 use crate::filter::{Filter, FilterError};
@@ -28,6 +28,7 @@ use crate::shelf::{Shelf, ShelfId};
 pub struct Engine {
     pub(crate) catalog: Catalog,
     pub(crate) settings: Settings,
+    table: Table,
     pub(crate) shelf: Arc<dyn Shelf>,
     /// Snapshots that were read lately, with their index.
     pub(crate) snapshots: Mutex<VecDeque<(ShelfId, Arc<JsonCollection>)>>,
@@ -134,7 +135,8 @@ impl Engine {
         shelf: Arc<dyn Shelf>,
     ) -> Result<Self, SettingsError> {
         settings.check()?;
-        Ok(Self { catalog, settings, shelf, snapshots: Mutex::default() })
+        let table = Table::new(&settings);
+        Ok(Self { catalog, settings, table, shelf, snapshots: Mutex::default() })
     }
 
     /// The collections.
@@ -192,7 +194,7 @@ impl Engine {
                 Err(failure) => Answer::failure_of(None, failure),
             });
         }
-        match Params::resolve(request, &self.settings) {
+        match Params::resolve(request, &self.table) {
             Ok(params) => self.run(call, params, call.now, 0, rng),
             Err(failure) => Step::Answer(Answer::failure_of(operation_of(request), failure)),
         }
@@ -284,7 +286,7 @@ impl Engine {
         budget: usize,
         rng: &mut dyn CryptoRng,
     ) -> Answer {
-        let params = match Params::resolve(request, &self.settings) {
+        let params = match Params::resolve(request, &self.table) {
             Ok(params) => params,
             Err(failure) => return Answer::failure_of(operation_of(request), failure),
         };

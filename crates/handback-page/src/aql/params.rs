@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::failure::{Code, Failure, shortened};
 use super::settings::{PagePreset, Settings};
-use super::table::{DEFAULT_POLL_MS, FREE, Operation, Parameter, ParameterKind};
+use super::table::{DEFAULT_POLL_MS, FREE, Operation, Parameter, ParameterKind, Table};
 use crate::filter::json_type;
 use crate::schema::Schema;
 
@@ -19,7 +19,7 @@ pub(crate) struct Params {
 
 impl Params {
     /// Resolves and checks a request.
-    pub(crate) fn resolve(request: &Value, settings: &Settings) -> Result<Self, Failure> {
+    pub(crate) fn resolve(request: &Value, table: &Table) -> Result<Self, Failure> {
         let Value::Object(request) = request else {
             return Err(Failure::invalid_type("request", "object", json_type(request)));
         };
@@ -29,28 +29,19 @@ impl Params {
             Some(Value::Object(params)) => params,
             Some(other) => return Err(Failure::invalid_type("params", "object", json_type(other))),
         };
-        let parameters = operation.parameters(settings);
-        // `params.X` beats a top-level `X`.
-        let value = |name: &str| {
-            inner.get(name).or_else(|| request.get(name)).filter(|value| !value.is_null())
-        };
+        let parameters = table.parameters(operation);
+        let given = Given::of(request, inner, parameters);
         for parameter in parameters.iter().filter(|parameter| parameter.required) {
-            if value(parameter.name).is_none() {
+            if given.known.iter().all(|(_, known, _)| known.name != parameter.name) {
                 return Err(Failure::missing_param(parameter.name, operation.name()));
             }
         }
-        for parameter in &parameters {
-            if let Some(value) = value(parameter.name) {
-                parameter.check_type(value)?;
-            }
-        }
-        reject_unknown(operation, &parameters, request, inner)?;
+        given.known.iter().try_for_each(|(_, parameter, value)| parameter.check_type(value))?;
+        given.reject_unknown(operation, parameters)?;
         let mut values = Map::new();
-        for parameter in &parameters {
-            if let Some(value) = value(parameter.name) {
-                parameter.check_constraint(value)?;
-                values.insert(parameter.name.to_owned(), value.clone());
-            }
+        for (_, parameter, value) in given.known {
+            parameter.check_constraint(value)?;
+            values.insert(parameter.name.to_owned(), value.clone());
         }
         Ok(Self { operation, values })
     }
@@ -248,25 +239,52 @@ fn operation(request: &Map<String, Value>) -> Result<Operation, Failure> {
     }
 }
 
-fn reject_unknown(
-    operation: Operation,
-    parameters: &[Parameter],
-    request: &Map<String, Value>,
-    inner: &Map<String, Value>,
-) -> Result<(), Failure> {
-    let is_known = |name: &str| {
-        name.starts_with('_') || parameters.iter().any(|parameter| parameter.name == name)
-    };
-    let outer = request.keys().filter(|name| !matches!(name.as_str(), "operation" | "params"));
-    let mut unknown: Vec<&str> =
-        inner.keys().chain(outer).map(String::as_str).filter(|name| !is_known(name)).collect();
-    if unknown.is_empty() {
-        return Ok(());
+/// What a request has: known parameters that are not null, in the order of the table, and names
+/// that are unknown.
+struct Given<'a> {
+    known: Vec<(usize, &'a Parameter, &'a Value)>,
+    unknown: Vec<&'a str>,
+}
+
+impl<'a> Given<'a> {
+    fn of(
+        request: &'a Map<String, Value>,
+        inner: &'a Map<String, Value>,
+        parameters: &'a [Parameter],
+    ) -> Self {
+        let mut given = Self { known: Vec::with_capacity(8), unknown: Vec::new() };
+        // `params.X` beats a top-level `X`, unless it is null.
+        let is_within = |name: &str| inner.get(name).is_some_and(|value| !value.is_null());
+        let outer = request
+            .iter()
+            .filter(|(name, _)| !matches!(name.as_str(), "operation" | "params"))
+            .filter(|(name, _)| !is_within(name));
+        for (name, value) in inner.iter().chain(outer) {
+            match parameters.iter().enumerate().find(|(_, known)| known.name == name) {
+                Some(_) if value.is_null() => {}
+                Some((number, parameter)) => given.known.push((number, parameter, value)),
+                None if name.starts_with('_') => {}
+                None => given.unknown.push(name),
+            }
+        }
+        given.known.sort_by_key(|(number, ..)| *number);
+        given
     }
-    unknown.sort_unstable();
-    unknown.dedup();
-    let valid: Vec<_> = parameters.iter().map(|parameter| parameter.name).collect();
-    Err(Failure::unknown_param(operation.name(), &unknown, &valid))
+
+    fn reject_unknown(
+        &self,
+        operation: Operation,
+        parameters: &[Parameter],
+    ) -> Result<(), Failure> {
+        if self.unknown.is_empty() {
+            return Ok(());
+        }
+        let mut unknown = self.unknown.clone();
+        unknown.sort_unstable();
+        unknown.dedup();
+        let valid: Vec<_> = parameters.iter().map(|parameter| parameter.name).collect();
+        Err(Failure::unknown_param(operation.name(), &unknown, &valid))
+    }
 }
 
 /// The eleven combinations of cursor parameters that are none.

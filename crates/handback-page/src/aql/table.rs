@@ -209,6 +209,29 @@ impl Operation {
     }
 }
 
+/// The parameters of every operation, under the settings of an engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Table([Vec<Parameter>; Operation::ALL.len()]);
+
+impl Table {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self(Operation::ALL.map(|operation| operation.parameters(settings)))
+    }
+
+    pub(crate) fn parameters(&self, operation: Operation) -> &[Parameter] {
+        let [introspect, collections, list, search, query, get, count] = &self.0;
+        match operation {
+            Operation::Introspect => introspect,
+            Operation::ListCollections => collections,
+            Operation::ListElements => list,
+            Operation::SearchElements => search,
+            Operation::QueryElements => query,
+            Operation::GetElement => get,
+            Operation::CountElements => count,
+        }
+    }
+}
+
 /// A parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parameter {
