@@ -8,7 +8,8 @@ use serde_json::Value;
 
 fuzz_target!(|data: &[u8]| {
     let parsed = serde_json::from_slice::<Value>(data);
-    let opened = JsonCollection::open(InMemory::new(data.to_vec(), 0), JsonOptions::new());
+    let bytes: Vec<u8> = data.into();
+    let opened = JsonCollection::open(InMemory::new(bytes, 0), JsonOptions::new());
     let collection = match (opened, &parsed) {
         (Ok(collection), _) => collection,
         // `serde_json` has numbers that it does not hold, and half of a surrogate pair, refused

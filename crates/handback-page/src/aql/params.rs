@@ -65,10 +65,9 @@ impl Params {
     /// What a cursor is bound to besides its collection's name: the operation, all parameters but
     /// those that may differ from page to page, and what the collection is.
     pub(crate) fn bound_arguments(&self, schema: &Schema) -> Value {
-        let mut params = self.values.clone();
-        for name in FREE {
-            params.remove(name);
-        }
+        let bound = self.values.iter().filter(|(name, _)| !FREE.contains(&name.as_str()));
+        let params: Map<String, Value> =
+            bound.map(|(name, value)| (name.clone(), value.clone())).collect();
         json!({
             "operation": self.operation.name(),
             "params": params,

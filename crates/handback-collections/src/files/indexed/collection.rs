@@ -1,7 +1,9 @@
 //! Indexed files as collections.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use handback_page::{About, Collection, CollectionError, Fetch, Fetched, Query, Schema, Sink};
 use sha2::{Digest as _, Sha256};
@@ -174,8 +176,9 @@ impl IndexedFile {
         let is_same = || Stamp::of(&self.path).is_ok_and(|now| now == stamp);
         let folder = self.index.parent().unwrap_or_else(|| Path::new("."));
         let temporary = make_folder(folder)
-            .and_then(|()| tempfile::Builder::new().prefix(".index-").tempfile_in(folder))
+            .and_then(|()| tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(folder))
             .map_err(|error| not_written(&error))?;
+        remove_leftovers(folder, temporary.as_file());
         let (format, options) = (self.format, &self.options);
         let written =
             build::write(opened.file(), &stamp, format, options, temporary.path(), progress);
@@ -189,6 +192,29 @@ impl IndexedFile {
 
     fn seen(&self) -> MutexGuard<'_, Option<(FileId, Indexed)>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How the names of indexes start that are being made.
+const TEMPORARY: &str = ".index-";
+
+/// An index that has not been written to for so long is being made by nobody.
+const LEFT_OVER_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// Removes what processes left behind that were killed while they made an index. The clock is that
+/// of the file system: `new` was made just now.
+fn remove_leftovers(folder: &Path, new: &File) {
+    let written = |metadata: std::fs::Metadata| metadata.modified();
+    let Ok(now) = new.metadata().and_then(written) else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let is_temporary = entry.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes());
+        let age =
+            entry.metadata().and_then(written).ok().and_then(|at| now.duration_since(at).ok());
+        if is_temporary && age.is_some_and(|age| age > LEFT_OVER_AFTER) {
+            // Another process may have been faster.
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 

@@ -155,3 +155,24 @@ fn readers_go_on_while_the_file_is_replaced() {
     });
     assert_eq!(member(&walk(&t, &sorted(&t, &[]), 60), "id")[0], 1900);
 }
+
+#[test]
+fn what_a_killed_process_left_behind_is_removed_after_a_day() {
+    let file = TestFile::new(lines(1..6));
+    let folder = file.data_dir().join("index");
+    std::fs::create_dir_all(&folder).unwrap();
+    let age = |name: &str, hours: u64| {
+        let left = std::fs::File::create(folder.join(name)).unwrap();
+        let now = left.metadata().unwrap().modified().unwrap();
+        left.set_modified(now - std::time::Duration::from_secs(hours * 3600)).unwrap();
+    };
+    age(".index-old", 25);
+    age(".index-new", 23);
+    age("other", 99);
+    file.jsonl();
+    let mut left: Vec<_> =
+        file.indexes().iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+    left.retain(|name| !name.to_string_lossy().ends_with(".sqlite"));
+    left.sort();
+    assert_eq!(left, [".index-new", "other"]);
+}
