@@ -529,3 +529,144 @@ fn f_field_selection_keeps_cursors_and_page_info() {
     harness.refused(json!({"fields": "everything"}));
     harness.refused(json!({"fields": [1]}));
 }
+
+#[test]
+fn p6_1_1_the_four_parameters_are_taken() {
+    let harness = Harness::new();
+    let first = harness.list(json!({"first": 3}));
+    let after = harness.list(json!({"first": 3, "after": cursor(&first, "endCursor")}));
+    let last = harness.list(json!({"last": 3}));
+    let before = harness.list(json!({"last": 3, "before": cursor(&last, "startCursor")}));
+    assert_eq!(ids(&first), ["e_000", "e_001", "e_002"]);
+    assert_eq!(ids(&after), ["e_003", "e_004", "e_005"]);
+    assert_eq!(ids(&last), ["e_042", "e_043", "e_044"]);
+    assert_eq!(ids(&before), ["e_039", "e_040", "e_041"]);
+}
+
+#[test]
+fn p6_1_2_flags_are_there_on_every_operation_that_pages() {
+    let harness = Harness::new();
+    for (operation, params) in [
+        ("list_elements", json!({})),
+        ("search_elements", json!({"query": "e_01"})),
+        ("query_elements", json!({"filter": {"even": true}})),
+    ] {
+        let info = harness.page(operation, "items", params)["pageInfo"].clone();
+        assert!(info["hasNextPage"].is_boolean() && info["hasPreviousPage"].is_boolean());
+    }
+}
+
+#[test]
+fn p6_1_3_both_cursors_are_there_with_items_and_with_edges() {
+    let harness = Harness::new();
+    for params in [json!({"first": 2}), json!({"last": 2, "include_edges": true})] {
+        let data = harness.list(params);
+        assert!(data["pageInfo"]["startCursor"].is_string());
+        assert!(data["pageInfo"]["endCursor"].is_string());
+    }
+}
+
+#[test]
+fn p6_1_4_eleven_of_sixteen_combinations_are_refused_with_a_code() {
+    let harness = Harness::new();
+    let page = harness.list(json!({"first": 1}));
+    let place = cursor(&page, "endCursor");
+    let all = [
+        ("first", json!(1)),
+        ("after", json!(place)),
+        ("last", json!(1)),
+        ("before", json!(place)),
+    ];
+    let mut refused = 0;
+    for chosen in 0..16 {
+        let params: serde_json::Map<String, Value> = all
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| chosen >> bit & 1 == 1)
+            .map(|(_, (name, value))| ((*name).to_owned(), value.clone()))
+            .collect();
+        let request =
+            json!({"operation": "list_elements", "element_type": "items", "params": params});
+        let answer = harness.ask(&request);
+        if answer["success"] == false {
+            refused += 1;
+            assert_eq!(answer["error"]["code"], "VALIDATION_INVALID_TYPE");
+            assert_eq!(answer["error"]["details"]["param_name"], "pagination");
+        }
+    }
+    assert_eq!(refused, 11);
+}
+
+#[test]
+fn p6_2_2_a_maximum_is_enforced_on_every_style() {
+    let settings = Settings { max_page_size: 10, default_page_size: 5, ..Settings::default() };
+    let harness = Harness::with(settings);
+    for params in
+        [json!({"first": 99}), json!({"last": 99}), json!({"page_size": 99}), json!({"limit": 99})]
+    {
+        assert_eq!(ids(&harness.list(params)).len(), 10);
+    }
+}
+
+#[test]
+fn p6_2_3_both_directions_are_walked_on_every_kind_of_collection() {
+    let harness = Harness::new();
+    for collection in ["items", "people", "text"] {
+        let forward = harness.page("list_elements", collection, json!({"first": 100}));
+        let backward = harness.page("list_elements", collection, json!({"last": 100}));
+        assert_eq!(forward["items"], backward["items"]);
+    }
+}
+
+#[test]
+fn p6_2_4_cursors_are_url_safe_whatever_they_stand_for() {
+    let harness = Harness::new();
+    for field in ["id", "n", "group", "even", "half"] {
+        let data =
+            harness.list(json!({"first": 50, "include_edges": true, "sort": {"field": field}}));
+        for edge in data["edges"].as_array().unwrap() {
+            let text = edge["cursor"].as_str().unwrap();
+            assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
+        }
+    }
+}
+
+#[test]
+fn p6_2_5_introspection_lists_the_parameters_of_pages() {
+    let harness = Harness::new();
+    let params = json!({"query": "operations", "name": "list_elements"});
+    let answer = harness.ask(&json!({"operation": "introspect", "params": params}));
+    let listed = answer["data"]["operation"]["parameters"].as_array().unwrap();
+    for name in ["first", "after", "last", "before"] {
+        let found = listed.iter().find(|parameter| parameter["name"] == name).unwrap();
+        assert_eq!(found["required"], false);
+    }
+}
+
+#[test]
+fn p6_3_1_edges_have_cursors_of_their_own() {
+    let data = Harness::new().list(json!({"first": 20, "include_edges": true}));
+    let cursors: std::collections::BTreeSet<_> = data["edges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|edge| edge["cursor"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(cursors.len(), 20);
+}
+
+#[test]
+fn p6_3_4_sorting_goes_with_both_directions() {
+    let harness = Harness::new();
+    let sort = json!([{"field": "half", "order": "desc", "nulls": "first"}, {"field": "n"}]);
+    let (forward, backward) = walk(&harness, &json!({"sort": sort}), 7);
+    assert_eq!(forward, backward);
+    assert_eq!(forward[0], "e_001");
+    assert_eq!(forward.last().unwrap(), "e_000");
+}
+
+#[test]
+fn p6_3_5_offset_answers_say_how_many_came() {
+    let data = Harness::new().list(json!({"offset": 43, "limit": 10}));
+    assert_eq!(data["pagination"]["returned"], 2);
+}
