@@ -2,7 +2,7 @@
 #![no_main]
 
 use handback_page::json::{InMemory, JsonCollection, JsonOptions};
-use handback_page::{Collection, Fetch, Filter, Query, Search, Window};
+use handback_page::{Collection, Fetch, Filter, Places, Query, Search, Window};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -32,6 +32,7 @@ fuzz_target!(|data: &[u8]| {
         window: Window::Forward { after: None, limit: 1000 },
         columns: None,
         budget_bytes: usize::MAX,
+        places: Places::All,
     };
     let fetched = collection.fetch(&fetch).unwrap();
     assert_eq!(fetched.rows.len() as u64, count.min(1000));

@@ -27,6 +27,10 @@ use error::Failure;
 use exit::Exit;
 use output::{Format, Output};
 
+/// Requests make many small things that live briefly; this is faster at them than the system's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let exit = match Cli::try_parse() {
         Err(error) => Output::new(format_asked_for(std::env::args_os())).clap(&error),

@@ -115,6 +115,18 @@ pub struct Fetch<'a> {
     /// rest (those farthest from where the window starts), and says that there are more. The first
     /// item is always there.
     pub budget_bytes: usize,
+    /// Which rows need their places.
+    pub places: Places,
+}
+
+/// Which rows of a window need their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "collections serve both")]
+pub enum Places {
+    /// Every row: each of them gets a cursor.
+    All,
+    /// The first and the last: a collection may leave the places of the others empty.
+    Ends,
 }
 
 /// Where a window is.
@@ -163,7 +175,8 @@ pub struct Row {
     /// The item as JSON text: valid, and without anything around it.
     pub item: String,
     /// Its place in the order: one value per sort key, and what else the collection needs to find
-    /// the place again. It travels in cursors; the item itself may be gone by then.
+    /// the place again. It travels in cursors; the item itself may be gone by then. Empty where
+    /// [`Fetch::places`] does not ask for it.
     pub place: Vec<Scalar>,
 }
 

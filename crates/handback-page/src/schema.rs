@@ -147,6 +147,8 @@ pub struct Schema {
     shape: Shape,
     counts_always: bool,
     part: String,
+    /// The canonical JSON of [`identity`](Self::identity), which every request needs.
+    canonical_identity: Vec<u8>,
 }
 
 impl Schema {
@@ -154,7 +156,11 @@ impl Schema {
     /// is empty where the place of an item in its file does that.
     #[must_use]
     pub fn new(columns: Vec<Column>, key: Vec<String>, shape: Shape) -> Self {
-        Self { columns, key, shape, counts_always: false, part: String::new() }
+        let (part, canonical_identity) = (String::new(), Vec::new());
+        let mut schema =
+            Self { columns, key, shape, counts_always: false, part, canonical_identity };
+        schema.canonical_identity = handback_token::canonical_json(&schema.identity(), &[]);
+        schema
     }
 
     /// Says that counting costs next to nothing, so that every page tells the total.
@@ -169,6 +175,7 @@ impl Schema {
     #[must_use]
     pub fn with_part(mut self, part: impl Into<String>) -> Self {
         self.part = part.into();
+        self.canonical_identity = handback_token::canonical_json(&self.identity(), &[]);
         self
     }
 
@@ -179,6 +186,10 @@ impl Schema {
         let kind = |name: &String| self.column(name).map_or("any", |column| column.kind.name());
         let key: Vec<_> = self.key.iter().map(|name| [name.as_str(), kind(name)]).collect();
         serde_json::json!({"part": self.part, "key": key})
+    }
+
+    pub(crate) fn canonical_identity(&self) -> &[u8] {
+        &self.canonical_identity
     }
 
     /// The columns, in the order of the source.

@@ -194,7 +194,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::collection::{Row, Window as Place};
+    use crate::collection::{Places, Row, Window as Place};
     use crate::filter::Filter;
     use crate::json::InMemory;
     use crate::order::{Direction, Nulls, SortKey};
@@ -228,7 +228,13 @@ mod tests {
         query: &Query,
         window: Place<'_>,
     ) -> Result<Fetched, CollectionError> {
-        collection.fetch(&Fetch { query, window, columns: None, budget_bytes: usize::MAX })
+        collection.fetch(&Fetch {
+            query,
+            window,
+            columns: None,
+            budget_bytes: usize::MAX,
+            places: Places::All,
+        })
     }
 
     fn all(collection: &TextCollection, query: &Query) -> Vec<Row> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use handback_page::json::Pointer;
 use handback_page::{
     About, Collection, CollectionError, Fetch, Fetched, FieldPath, Filter, JsonCollection,
-    JsonOptions, Query, Schema, Search, Sink, TextCollection, Window,
+    JsonOptions, Places, Query, Schema, Search, Sink, TextCollection, Window,
 };
 
 use super::source::{FileSource, Stamp, owned};
@@ -73,6 +73,7 @@ impl JsonFileCollection {
                     window,
                     columns: None,
                     budget_bytes: 0,
+                    places: Places::Ends,
                 })?;
             }
             Ok(collection)

@@ -20,6 +20,11 @@ use crate::sql::quoted;
 /// rows always looks again.
 const SCHEMA_GOOD_FOR: Duration = Duration::from_secs(1);
 
+/// For how long the file at the path is taken to be the one that was seen there: to ask before
+/// every page would cost more than to open its cursor. A request this soon after a file was
+/// replaced or deleted may be answered from the one before.
+const FILE_GOOD_FOR: Duration = Duration::from_millis(1);
+
 /// How long the check of a given key may take: it reads the whole table, once.
 const KEY_CHECK_LIMIT: Duration = Duration::from_secs(60);
 
@@ -56,7 +61,7 @@ impl SqliteCollection {
         table: &str,
         options: SqliteOptions,
     ) -> Result<Self, OpenError> {
-        let pool = Pool::new(path.as_ref(), &options)?;
+        let pool = Pool::new(path.as_ref(), &options)?.file_good_for(FILE_GOOD_FOR);
         // The transaction knows errors of collections only: others are carried beside it.
         let seen = pool.read(KEY_CHECK_LIMIT, |db| {
             Ok(look(db, table, &options).and_then(|(seen, key_is_unproven)| {
@@ -87,9 +92,8 @@ impl SqliteCollection {
 
     /// The table as it is in the transaction that `db` is in.
     fn source(&self, db: &Db) -> Result<Arc<Source>, CollectionError> {
-        let version = schema_version(db.connection()).map_err(|error| failure(&error))?;
         let mut seen = self.lock();
-        if seen.version == version && seen.file == db.file() {
+        if seen.version == db.schema_version() && seen.file == db.file() {
             seen.at = Instant::now();
             return Ok(Arc::clone(&seen.source));
         }
@@ -150,18 +154,13 @@ impl Collection for SqliteCollection {
 }
 
 fn look(db: &Db, table: &str, options: &SqliteOptions) -> Result<(Seen, bool), OpenError> {
-    let version = schema_version(db.connection())?;
     let Described { table, is_view, key_is_unproven } =
         introspect::describe(db.connection(), table, &options.key)?;
     let mut source = Source::new(table);
     source.require_index = options.require_index;
     let at = Instant::now();
-    let (source, file) = (Arc::new(source), db.file());
+    let (source, file, version) = (Arc::new(source), db.file(), db.schema_version());
     Ok((Seen { source, is_view, file, version, at }, key_is_unproven))
-}
-
-fn schema_version(db: &Connection) -> rusqlite::Result<i64> {
-    db.prepare_cached("PRAGMA main.schema_version")?.query_row([], |row| row.get(0))
 }
 
 /// Whether the key is one: neither nulls nor two rows that are alike.

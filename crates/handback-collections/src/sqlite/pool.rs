@@ -1,5 +1,6 @@
 //! A few connections to one database file, opened when they are needed.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,7 @@ pub(crate) struct Pool {
     path: PathBuf,
     busy_timeout: Duration,
     connections_max: usize,
+    file_good_for: Duration,
     born: Instant,
     state: Mutex<State>,
     returned: Condvar,
@@ -41,6 +43,8 @@ pub(crate) struct Pool {
 #[derive(Debug, Default)]
 struct State {
     idle: Vec<Db>,
+    /// The file that was at the path, and when.
+    seen: Option<(FileId, Instant)>,
     /// How many there are, idle or not.
     open: usize,
     /// How many wait for one. To wake up nobody costs a system call.
@@ -55,6 +59,7 @@ pub(crate) struct Db {
     /// When SQLite is to stop, in nanoseconds since `born`.
     deadline: Arc<AtomicU64>,
     file: FileId,
+    schema_version: Cell<i64>,
 }
 
 /// Which file a path leads to.
@@ -88,6 +93,7 @@ impl Pool {
             path,
             busy_timeout: options.busy_timeout,
             connections_max: options.connections_max,
+            file_good_for: Duration::ZERO,
             born: Instant::now(),
             state: Mutex::default(),
             returned: Condvar::new(),
@@ -96,6 +102,12 @@ impl Pool {
             Ok(_) => Ok(pool),
             Err(_) => Err(OpenError::NoFile { path: pool.path }),
         }
+    }
+
+    /// With a file that is looked for this often only.
+    pub(crate) const fn file_good_for(mut self, time: Duration) -> Self {
+        self.file_good_for = time;
+        self
     }
 
     /// Runs `read` in one read transaction, so that all that it reads is of one moment.
@@ -109,10 +121,9 @@ impl Pool {
             return Err(CollectionError::Unavailable("no connection".to_owned()));
         };
         db.extend(time_limit);
-        let result = db.execute("BEGIN").and_then(|()| read(db));
-        let ended = db.connection.is_autocommit() || db.execute("COMMIT").is_ok();
+        let result = db.in_transaction(read);
         db.deadline.store(u64::MAX, Ordering::Relaxed);
-        lease.is_good = ended;
+        lease.is_good = db.connection.is_autocommit();
         result
     }
 
@@ -129,8 +140,16 @@ impl Pool {
 
     /// A connection to the file that is there now.
     fn take(&self) -> Result<Db, CollectionError> {
-        let file = self.file()?;
         let mut state = self.lock();
+        let file = match state.seen {
+            Some((file, at)) if at.elapsed() < self.file_good_for => file,
+            _ => {
+                state.seen = None;
+                let file = self.file()?;
+                state.seen = Some((file, Instant::now()));
+                file
+            }
+        };
         loop {
             match state.idle.pop() {
                 Some(db) if db.file == file => return Ok(db),
@@ -210,7 +229,7 @@ impl Pool {
         let (born, shared) = (self.born, Arc::clone(&deadline));
         let is_late = move || born.elapsed() > Duration::from_nanos(shared.load(Ordering::Relaxed));
         connection.progress_handler(OPS_BETWEEN_CHECKS, Some(is_late))?;
-        Ok(Db { connection, born, deadline, file })
+        Ok(Db { connection, born, deadline, file, schema_version: Cell::new(0) })
     }
 }
 
@@ -246,8 +265,25 @@ impl Db {
         self.deadline.store(u64::try_from(deadline).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    fn execute(&self, sql: &str) -> Result<(), CollectionError> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(|e| failure(&e))?;
-        statement.raw_execute().map(drop).map_err(|e| failure(&e))
+    /// SQLite's count of the changes of the schema, as of the transaction that this is in.
+    pub(crate) const fn schema_version(&self) -> i64 {
+        self.schema_version.get()
+    }
+
+    /// A statement that has been started and not finished holds a read transaction, and all others
+    /// of the connection share it. The one that asks for the schema's version has to run anyway:
+    /// `BEGIN` and `COMMIT` would be two more.
+    fn in_transaction<R>(
+        &self,
+        read: impl FnOnce(&Self) -> Result<R, CollectionError>,
+    ) -> Result<R, CollectionError> {
+        let failed = |error| failure(&error);
+        let mut version =
+            self.connection.prepare_cached("PRAGMA main.schema_version").map_err(failed)?;
+        let mut unfinished = version.raw_query();
+        let row = unfinished.next().map_err(failed)?;
+        let version = row.map(|row| row.get(0)).transpose().map_err(failed)?;
+        self.schema_version.set(version.unwrap_or_default());
+        read(self)
     }
 }

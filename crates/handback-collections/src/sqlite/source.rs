@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use handback_page::scalar;
 use handback_page::{
-    CollectionError, Fetch, Fetched, FieldPath, Order, Query, Row, Scalar, Schema, Sink, Window,
+    CollectionError, Fetch, Fetched, FieldPath, Order, Places, Query, Row, Scalar, Schema, Sink,
+    Window,
 };
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection};
@@ -96,7 +97,7 @@ impl Source {
             _ => None,
         };
         let Found { mut rows, more, met_place } =
-            reader.rows(fetch.window.limit(), offset, fetch.budget_bytes)?;
+            reader.rows(fetch.window.limit(), offset, fetch)?;
         let behind = match (offset, place) {
             (Some(0), _) | (None, None) => false,
             (Some(_), _) if !rows.is_empty() => true,
@@ -207,14 +208,15 @@ impl<'a> Reader<'a> {
         &self,
         limit: usize,
         offset: Option<i64>,
-        budget_bytes: usize,
+        asked: &Fetch<'_>,
     ) -> Result<Found, CollectionError> {
         let mut limit = limit;
         let mut bytes = 0;
         let rows = Vec::with_capacity(limit.min(ROWS_EXPECTED_MAX));
         let mut found = Found { rows, more: false, met_place: false };
         let mut starts_at = self.plan.starts_at;
-        for statement in &self.plan.walk {
+        let mut last_place = Vec::with_capacity(self.plan.keys.len() + 1);
+        'walk: for statement in &self.plan.walk {
             // One more than wanted tells whether there are more; and the one at the place.
             let wanted = limit - found.rows.len() + 1 + usize::from(starts_at.is_some());
             let wanted = i64::try_from(wanted).unwrap_or(i64::MAX);
@@ -227,16 +229,27 @@ impl<'a> Reader<'a> {
                 }
                 if found.rows.len() == limit {
                     found.more = true;
-                    return Ok(found);
+                    break 'walk;
                 }
-                let row = self.row(row, found.rows.last().map_or(0, |row: &Row| row.item.len()))?;
-                bytes += row.item.len();
-                found.rows.push(row);
-                if bytes > budget_bytes {
+                let item =
+                    self.item(row, found.rows.last().map_or(0, |row: &Row| row.item.len()))?;
+                bytes += item.len();
+                // That of the last row so far is kept aside: it may be the last of all.
+                last_place.clear();
+                self.write_place(row, &mut last_place)?;
+                let place = match asked.places {
+                    Places::Ends if !found.rows.is_empty() => Vec::new(),
+                    Places::All | Places::Ends => last_place.clone(),
+                };
+                found.rows.push(Row { item, place });
+                if bytes > asked.budget_bytes {
                     limit = found.rows.len();
                 }
             }
             starts_at = None;
+        }
+        if let Some(last) = found.rows.last_mut() {
+            last.place = last_place;
         }
         Ok(found)
     }
@@ -286,14 +299,26 @@ impl<'a> Reader<'a> {
         Ok(prepared)
     }
 
-    /// An item, which is expected to have `length` bytes, and its place.
     fn row(&self, row: &rusqlite::Row<'_>, length: usize) -> Result<Row, CollectionError> {
-        let item = match &self.source.items {
-            Items::Columns(_) => self.object(row, length)?,
-            Items::Text(_) => text(value(row, 0)?, "item")?.to_owned(),
-        };
-        let keys = self.plan.keys.len();
-        let mut place = Vec::with_capacity(keys + usize::from(self.source.edition.is_some()));
+        let mut place = Vec::with_capacity(self.plan.keys.len() + 1);
+        self.write_place(row, &mut place)?;
+        Ok(Row { item: self.item(row, length)?, place })
+    }
+
+    /// An item, which is expected to have `length` bytes.
+    fn item(&self, row: &rusqlite::Row<'_>, length: usize) -> Result<String, CollectionError> {
+        match &self.source.items {
+            Items::Columns(_) => self.object(row, length),
+            Items::Text(_) => text(value(row, 0)?, "item").map(str::to_owned),
+        }
+    }
+
+    /// The place of a row.
+    fn write_place(
+        &self,
+        row: &rusqlite::Row<'_>,
+        place: &mut Vec<Scalar>,
+    ) -> Result<(), CollectionError> {
         for key in &self.plan.keys {
             let scalar = match value(row, key.result)? {
                 ValueRef::Null if !key.nullable => {
@@ -309,7 +334,7 @@ impl<'a> Reader<'a> {
             place.push(scalar);
         }
         place.extend(self.source.edition.map(|edition| Scalar::Int(edition.into())));
-        Ok(Row { item, place })
+        Ok(())
     }
 
     fn object(&self, row: &rusqlite::Row<'_>, length: usize) -> Result<String, CollectionError> {

@@ -1,8 +1,8 @@
 //! Short words for queries, walks and what they find.
 
 use handback_page::{
-    Collection, CollectionError, Direction, Fetch, Fetched, FieldPath, Filter, Nulls, Query, Row,
-    Schema, Search, SortKey, Window,
+    Collection, CollectionError, Direction, Fetch, Fetched, FieldPath, Filter, Nulls, Places,
+    Query, Row, Schema, Search, SortKey, Window,
 };
 use serde_json::Value;
 
@@ -35,7 +35,13 @@ pub(crate) fn fetch(
     query: &Query,
     window: Window<'_>,
 ) -> Result<Fetched, CollectionError> {
-    collection.fetch(&Fetch { query, window, columns: None, budget_bytes: usize::MAX })
+    collection.fetch(&Fetch {
+        query,
+        window,
+        columns: None,
+        budget_bytes: usize::MAX,
+        places: Places::All,
+    })
 }
 
 /// All rows, in pages of `limit`, with every page's flags checked on the way.

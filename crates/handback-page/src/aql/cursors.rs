@@ -1,8 +1,6 @@
 //! Cursors of one request: opened under its context, and sealed under the same.
 
-use handback_token::{
-    Bound, Context, Cursor, Opened, Operation, Reason, UnixTime, args_fingerprint,
-};
+use handback_token::{Bound, Context, Cursor, Opened, Operation, Reason, UnixTime};
 use rand_core::CryptoRng;
 
 use super::engine::Call;
@@ -39,7 +37,7 @@ impl<'a> Cursors<'a> {
         params: &Params,
         schema: &Schema,
     ) -> Result<Self, Failure> {
-        let fingerprint = args_fingerprint(&params.bound_arguments(schema));
+        let fingerprint = params.fingerprint(schema);
         let context = Context::new(call.caller, Operation::Query).arguments(&fingerprint);
         let context = match collection {
             Some(name) => context.name(name),

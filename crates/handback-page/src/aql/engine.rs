@@ -16,7 +16,7 @@ use super::request;
 use super::settings::{Settings, SettingsError};
 use super::table::{Operation, Table};
 use super::{introspect, sort, tools};
-use crate::collection::{Collection, Fetch, Query, Search, Window};
+use crate::collection::{Collection, Fetch, Places, Query, Search, Window};
 use crate::filter::{Filter, FilterError};
 use crate::json::JsonCollection;
 use crate::project::Selection;
@@ -312,8 +312,13 @@ impl Engine {
         let order = schema.total_order(vec![]);
         let query = Query { filter, search: Search::default(), order };
         let columns = selection.columns(&schema);
-        let fetch =
-            Fetch { query: &query, window, columns: columns.as_deref(), budget_bytes: limit };
+        let fetch = Fetch {
+            query: &query,
+            window,
+            columns: columns.as_deref(),
+            budget_bytes: limit,
+            places: Places::Ends,
+        };
         let row = collection.fetch(&fetch).map_err(failed)?.rows.into_iter().next();
         let row = row.ok_or_else(|| Failure::not_found("element", &id.to_string()))?;
         let item = projected(row.item, &selection, selection.is_by_column(&schema), name)?;

@@ -14,7 +14,7 @@ use super::params::{Ask, PageRequest, Params};
 use super::sort;
 use super::table::Operation;
 use crate::collection::{
-    Collection, CollectionError, Fetch, Fetched, Query, Search, Served, Window,
+    Collection, CollectionError, Fetch, Fetched, Places, Query, Search, Served, Window,
 };
 use crate::filter::Filter;
 use crate::json::{InMemory, JsonCollection, JsonOptions};
@@ -66,16 +66,17 @@ impl Paged<'_> {
 
         let limit = self.limit(&request.ask);
         let columns = selection.columns(&schema);
-        let fetch = Fetch {
+        let mut fetch = Fetch {
             query: &source.query,
             window: window(&request.ask, source.place.as_deref(), limit),
             columns: columns.as_deref(),
             budget_bytes: self.budget,
+            places: if request.edges { Places::All } else { Places::Ends },
         };
         let name = name.unwrap_or("collections");
         let failed =
             |error| Failure::collection(error, name, cursor.map(|(param_name, _)| param_name));
-        let fetched = source.collection.fetch(&fetch).map_err(failed)?;
+        let mut fetched = source.collection.fetch(&fetch).map_err(failed)?;
         if let Some(left_ms) = self.wait(&request, limit, &fetched) {
             return Ok(Done::Wait { left_ms });
         }
@@ -85,7 +86,13 @@ impl Paged<'_> {
         if let Served::ByScan { hint } = &fetched.served {
             warnings.push(Warning::slow(hint));
         }
-        let window = self.cut(fetched, &source, &selection, &schema, &request)?;
+        let mut window = self.cut(fetched, &source, &selection, &schema, &request)?;
+        if window.ends_without_place() {
+            // What is cut, which is seldom, ends elsewhere than what was fetched.
+            fetch.places = Places::All;
+            fetched = source.collection.fetch(&fetch).map_err(failed)?;
+            window = self.cut(fetched, &source, &selection, &schema, &request)?;
+        }
         if window.is_shorter_than_asked(&request.ask, limit) {
             warnings.push(Warning::truncated(window.rows.len(), limit as u64, total));
         }
@@ -348,6 +355,11 @@ struct Shown {
 }
 
 impl Shown {
+    fn ends_without_place(&self) -> bool {
+        let ends = [self.rows.first(), self.rows.last()];
+        ends.into_iter().flatten().any(|(_, place)| place.is_empty())
+    }
+
     /// Whether there was more of what was asked for.
     fn is_shorter_than_asked(&self, ask: &Ask, limit: usize) -> bool {
         let more = match ask {

@@ -1,6 +1,7 @@
 //! Parameters of a request, checked against the operation table in the order of the
 //! specification: required, types, unknown ones, constraints; then which of them go together.
 
+use handback_token::{ArgsFingerprint, canonical_json};
 use serde_json::{Map, Value, json};
 
 use super::failure::{Code, Failure, shortened};
@@ -14,7 +15,8 @@ use crate::schema::Schema;
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
     pub(crate) operation: Operation,
-    values: Map<String, Value>,
+    /// An object.
+    values: Value,
 }
 
 impl Params {
@@ -43,7 +45,7 @@ impl Params {
             parameter.check_constraint(value)?;
             values.insert(parameter.name.to_owned(), value.clone());
         }
-        Ok(Self { operation, values })
+        Ok(Self { operation, values: Value::Object(values) })
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Value> {
@@ -63,16 +65,20 @@ impl Params {
     }
 
     /// What a cursor is bound to besides its collection's name: the operation, all parameters but
-    /// those that may differ from page to page, and what the collection is.
-    pub(crate) fn bound_arguments(&self, schema: &Schema) -> Value {
-        let bound = self.values.iter().filter(|(name, _)| !FREE.contains(&name.as_str()));
-        let params: Map<String, Value> =
-            bound.map(|(name, value)| (name.clone(), value.clone())).collect();
-        json!({
-            "operation": self.operation.name(),
-            "params": params,
-            "collection": schema.identity(),
-        })
+    /// those that may differ from page to page, and what the collection is. This is the fingerprint
+    /// of the object with these three as members.
+    pub(crate) fn fingerprint(&self, schema: &Schema) -> ArgsFingerprint {
+        let params = canonical_json(&self.values, &FREE);
+        // In the order of canonical JSON.
+        ArgsFingerprint::of_canonical(&[
+            br#"{"collection":"#,
+            schema.canonical_identity(),
+            br#","operation":""#,
+            self.operation.name().as_bytes(),
+            br#"","params":"#,
+            &params,
+            b"}",
+        ])
     }
 
     /// Which page is asked for.
@@ -175,7 +181,7 @@ impl Params {
     }
 
     fn given(&self, names: &[&'static str]) -> Vec<&'static str> {
-        names.iter().copied().filter(|name| self.values.contains_key(*name)).collect()
+        names.iter().copied().filter(|name| self.get(name).is_some()).collect()
     }
 }
 

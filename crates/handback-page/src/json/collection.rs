@@ -24,7 +24,7 @@ use crate::schema::{FieldPath, Schema};
 ///
 /// ```
 /// use handback_page::json::{InMemory, JsonCollection, JsonOptions};
-/// use handback_page::{Collection, Fetch, Filter, Query, Search, Window};
+/// use handback_page::{Collection, Fetch, Filter, Places, Query, Search, Window};
 ///
 /// let source = InMemory::new(r#"{"items": [{"id": 7}, {"id": 8}]}"#, 0);
 /// let options = JsonOptions::new().with_pointer("/items".parse()?);
@@ -32,7 +32,7 @@ use crate::schema::{FieldPath, Schema};
 /// let order = items.schema()?.total_order(vec![]);
 /// let query = Query { filter: Filter::EVERYTHING, search: Search::default(), order };
 /// let window = Window::Forward { after: None, limit: 1 };
-/// let page = items.fetch(&Fetch { query: &query, window, columns: None, budget_bytes: 1000 })?;
+/// let page = items.fetch(&Fetch { query: &query, window, columns: None, budget_bytes: 1000, places: Places::All })?;
 /// assert_eq!(page.rows[0].item, r#"{"id": 7}"#);
 /// assert!(page.more_after);
 /// # Ok::<_, Box<dyn std::error::Error>>(())

@@ -5,8 +5,11 @@ use serde_json::{Number, Value};
 /// Integers below this magnitude are written in full.
 const TWO_TO_128: f64 = 340_282_366_920_938_463_463_374_607_431_768_211_456.0;
 
+/// Arguments are seldom longer.
+const EXPECTED_BYTES: usize = 128;
+
 pub(super) fn of_value(value: &Value, excluded: &[&str]) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(EXPECTED_BYTES);
     write_value(&mut out, value, excluded);
     out
 }
@@ -57,6 +60,12 @@ pub(super) fn write_list<T>(
 
 pub(super) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
+    let is_plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+        return;
+    }
     for byte in text.bytes() {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),

@@ -23,6 +23,14 @@ impl ArgsFingerprint {
         Self(bytes)
     }
 
+    /// Of canonical JSON that is there already, in parts: as [`canonical_json`] would write it.
+    #[must_use]
+    pub fn of_canonical(parts: &[&[u8]]) -> Self {
+        let mut hash = Sha256::new();
+        parts.iter().for_each(|part| hash.update(part));
+        Self(hash.finalize().into())
+    }
+
     /// The 32 bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {

@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use handback_page::{
-    Collection, Direction, Fetch, Fetched, Filter, Nulls, Query, Row, Scalar, Search, SortKey,
-    Window,
+    Collection, Direction, Fetch, Fetched, Filter, Nulls, Places, Query, Row, Scalar, Search,
+    SortKey, Window,
 };
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -102,7 +102,7 @@ pub(super) fn query(collection: &dyn Collection, filter: &Value, keys: &[&str]) 
 }
 
 pub(super) fn fetch<'a>(query: &'a Query, window: Window<'a>) -> Fetch<'a> {
-    Fetch { query, window, columns: None, budget_bytes: usize::MAX }
+    Fetch { query, window, columns: None, budget_bytes: usize::MAX, places: Places::All }
 }
 
 #[track_caller]

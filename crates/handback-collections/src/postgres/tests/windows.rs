@@ -1,7 +1,7 @@
 //! Windows: order, sides, columns, budgets, scans.
 
 use handback_page::{
-    Collection as _, CollectionError, Fetch, Kind, Scalar, Search, Served, Window,
+    Collection as _, CollectionError, Fetch, Kind, Places, Scalar, Search, Served, Window,
 };
 use serde_json::json;
 
@@ -86,7 +86,15 @@ fn only_the_columns_that_are_asked_for_are_shown() {
     ] {
         let columns: Vec<String> = columns.into_iter().map(str::to_owned).collect();
         let columns = Some(&columns[..]);
-        let page = t.fetch(&Fetch { query: &query, window, columns, budget_bytes: 1000 }).unwrap();
+        let page = t
+            .fetch(&Fetch {
+                query: &query,
+                window,
+                columns,
+                budget_bytes: 1000,
+                places: Places::All,
+            })
+            .unwrap();
         assert_eq!(page.rows[0].item, item);
         assert_eq!(page.rows[0].place, [Scalar::Int(2), Scalar::Int(1)]);
     }
@@ -103,7 +111,15 @@ fn a_page_over_its_budget_ends_early_and_says_so() {
     let t = db.open("t");
     let query = query(&t, &json!({}), &[]);
     let get = |window, budget_bytes| {
-        let page = t.fetch(&Fetch { query: &query, window, columns: None, budget_bytes }).unwrap();
+        let page = t
+            .fetch(&Fetch {
+                query: &query,
+                window,
+                columns: None,
+                budget_bytes,
+                places: Places::All,
+            })
+            .unwrap();
         (ids(&page.rows), page.more_before, page.more_after)
     };
     let forward = Window::Forward { after: None, limit: 50 };

@@ -1,7 +1,7 @@
 //! Rows of CSV files.
 
 use handback_collections::files::{FileOptions, MAX_LINE_BYTES};
-use handback_page::{Collection, Fetch, Kind, Preset, Window};
+use handback_page::{Collection, Fetch, Kind, Places, Preset, Window};
 use serde_json::json;
 
 use super::support::*;
@@ -122,7 +122,13 @@ fn other_delimiters_keys_and_columns() {
     let query = sorted(&t, &[]);
     let columns = ["name".to_owned()];
     let window = Window::Forward { after: None, limit: 1 };
-    let asked = Fetch { query: &query, window, columns: Some(&columns), budget_bytes: 100 };
+    let asked = Fetch {
+        query: &query,
+        window,
+        columns: Some(&columns),
+        budget_bytes: 100,
+        places: Places::All,
+    };
     assert_eq!(t.fetch(&asked).unwrap().rows[0].item, r#"{"name":"a"}"#);
     let twice = TestFile::new("id;name\n2;b\n2;a\n");
     assert_eq!(damage(twice.try_csv(options.clone())), "the key 'id' is not unique");

@@ -110,6 +110,11 @@ fn writers_do_not_disturb_readers_of_a_write_ahead_log() {
     assert_eq!(member(&walk(&t, &query, 2), "id"), [1, 3]);
 }
 
+/// Which file is there is asked once in a millisecond.
+fn until_noticed() {
+    std::thread::sleep(Duration::from_millis(2));
+}
+
 #[test]
 fn a_replaced_file_is_read_and_a_deleted_one_is_gone() {
     let db = TestDb::new(THREE);
@@ -126,8 +131,10 @@ fn a_replaced_file_is_read_and_a_deleted_one_is_gone() {
         .unwrap();
     drop(writer);
     std::fs::rename(&other, db.path()).unwrap();
+    until_noticed();
     assert_eq!(next(&t, &query, &row).unwrap()[0].item, r#"{"id":7,"n":"seven"}"#);
     std::fs::remove_file(db.path()).unwrap();
+    until_noticed();
     assert!(matches!(next(&t, &query, &row), Err(CollectionError::Gone(_))));
 }
 
@@ -140,6 +147,7 @@ fn a_replacement_with_the_same_schema_count_is_looked_at_as_well() {
     let other =
         TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, b); INSERT INTO t VALUES (1, 3)");
     std::fs::rename(other.path(), db.path()).unwrap();
+    until_noticed();
     let query = sorted(&t, &[]);
     assert_eq!(first(&t, &query).item, r#"{"id":1,"b":3}"#);
 }

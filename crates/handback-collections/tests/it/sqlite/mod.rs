@@ -1,6 +1,7 @@
 //! SQLite collections on real database files.
 
 mod change;
+mod cut;
 mod model;
 mod open;
 mod order;

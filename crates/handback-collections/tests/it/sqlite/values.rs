@@ -1,7 +1,9 @@
 //! What values look like, and how filters compare them.
 
 use handback_collections::sqlite::SqliteOptions;
-use handback_page::{Collection, CollectionError, Fetch, Kind, Preset, Query, Search, Window};
+use handback_page::{
+    Collection, CollectionError, Fetch, Kind, Places, Preset, Query, Search, Window,
+};
 use serde_json::json;
 
 use super::support::*;
@@ -240,8 +242,13 @@ fn only_the_asked_columns_are_given() {
     let items = |columns: &[&str]| -> Vec<String> {
         let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
         let window = Window::Forward { after: None, limit: 5 };
-        let fetch =
-            Fetch { query: &query, window, columns: Some(&columns), budget_bytes: usize::MAX };
+        let fetch = Fetch {
+            query: &query,
+            window,
+            columns: Some(&columns),
+            budget_bytes: usize::MAX,
+            places: Places::All,
+        };
         let page = t.fetch(&fetch).unwrap();
         assert!(page.rows.iter().all(|row| row.place.len() == 2));
         page.rows.into_iter().map(|row| row.item).collect()
@@ -260,7 +267,15 @@ fn a_budget_cuts_at_the_far_end() {
     let t = db.open("t");
     let query = sorted(&t, &[]);
     let page = |window, budget_bytes| {
-        let page = t.fetch(&Fetch { query: &query, window, columns: None, budget_bytes }).unwrap();
+        let page = t
+            .fetch(&Fetch {
+                query: &query,
+                window,
+                columns: None,
+                budget_bytes,
+                places: Places::All,
+            })
+            .unwrap();
         (member(&page.rows, "id"), page.more_before, page.more_after)
     };
     let forward = Window::Forward { after: None, limit: 4 };

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Copied;
 use crate::collection::{
-    Collection, CollectionError, Fetch, Fetched, Query, Search, Served, Window,
+    Collection, CollectionError, Fetch, Fetched, Places, Query, Search, Served, Window,
 };
 use crate::filter::{Filter, Test};
 use crate::json::view::{View, Views};
@@ -48,7 +48,13 @@ fn fetch(
     query: &Query,
     window: Window<'_>,
 ) -> Result<Fetched, CollectionError> {
-    collection.fetch(&Fetch { query, window, columns: None, budget_bytes: usize::MAX })
+    collection.fetch(&Fetch {
+        query,
+        window,
+        columns: None,
+        budget_bytes: usize::MAX,
+        places: Places::All,
+    })
 }
 
 fn after(place: &[Scalar], limit: usize) -> Window<'_> {

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::Copied;
-use crate::collection::{Collection, CollectionError, Fetch, Fetched, Query, Row, Search, Window};
+use crate::collection::{
+    Collection, CollectionError, Fetch, Fetched, Places, Query, Row, Search, Window,
+};
 use crate::filter::{Filter, Member, Test};
 use crate::json::{InMemory, JsonCollection, JsonOptions};
 use crate::order::{Direction, Nulls, SortKey};
@@ -159,7 +161,7 @@ fn fetch(
     window: Window<'_>,
     budget_bytes: usize,
 ) -> Result<Fetched, CollectionError> {
-    collection.fetch(&Fetch { query, window, columns: None, budget_bytes })
+    collection.fetch(&Fetch { query, window, columns: None, budget_bytes, places: Places::All })
 }
 
 fn values(rows: &[Row]) -> Vec<Value> {
