@@ -4,7 +4,8 @@
 //! page info, projection) is done once for all collections. Its functions block: they scan memory,
 //! read files or wait for a database. A server runs them where blocking is allowed.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crate::filter::Filter;
@@ -173,11 +174,83 @@ impl Window<'_> {
 #[expect(clippy::exhaustive_structs, reason = "collections make it")]
 pub struct Row {
     /// The item as JSON text: valid, and without anything around it.
-    pub item: String,
+    pub item: ItemText,
     /// Its place in the order: one value per sort key, and what else the collection needs to find
     /// the place again. It travels in cursors; the item itself may be gone by then. Empty where
     /// [`Fetch::places`] does not ask for it.
     pub place: Vec<Scalar>,
+}
+
+/// The JSON text of an item: a text of its own, or a part of the text of a whole page.
+#[derive(Clone)]
+pub struct ItemText(Held);
+
+#[derive(Clone)]
+enum Held {
+    Alone(String),
+    Part { page: Arc<str>, range: Range<usize> },
+}
+
+impl ItemText {
+    /// The items of a page that was written in one piece: each ends where the next one starts.
+    /// Ends that are not ends of characters, or go backwards, make empty items.
+    pub fn parts(page: &str, ends: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Self> {
+        let page: Arc<str> = page.into();
+        let mut start = 0;
+        ends.into_iter().map(move |end| {
+            let range = std::mem::replace(&mut start, end)..end;
+            Self(Held::Part { page: Arc::clone(&page), range })
+        })
+    }
+}
+
+impl Deref for ItemText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match &self.0 {
+            Held::Alone(text) => text,
+            Held::Part { page, range } => page.get(range.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<String> for ItemText {
+    fn from(text: String) -> Self {
+        Self(Held::Alone(text))
+    }
+}
+
+impl fmt::Display for ItemText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl Debug for ItemText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl Eq for ItemText {}
+
+impl PartialEq for ItemText {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl PartialEq<String> for ItemText {
+    fn eq(&self, other: &String) -> bool {
+        **self == **other
+    }
+}
+
+impl PartialEq<&str> for ItemText {
+    fn eq(&self, other: &&str) -> bool {
+        **self == **other
+    }
 }
 
 /// A window as it was found.

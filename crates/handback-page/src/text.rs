@@ -258,7 +258,7 @@ mod tests {
         let collection = open(b"first\r\nsays \"hi\"\t\n\nlast", 5).unwrap();
         let query = query(&collection, &json!({}), None);
         let rows = all(&collection, &query);
-        let items: Vec<_> = rows.iter().map(|row| row.item.as_str()).collect();
+        let items: Vec<_> = rows.iter().map(|row| &*row.item).collect();
         assert_eq!(
             items,
             [

@@ -29,10 +29,6 @@ use anyhow::Result;
 use crate::args::Args;
 use crate::report::Report;
 
-/// As in the `handback` binary, for everyone.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> Result<()> {
     let args = Args::parse(std::env::args().skip(1))?;
     match &args.data {

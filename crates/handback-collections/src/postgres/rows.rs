@@ -94,7 +94,7 @@ impl Selection {
         }
         item.push_str(if self.members.is_empty() { "{}" } else { "}" });
         let place = self.keys.iter().map(|key| key.scalar(row)).collect::<Result<_, _>>()?;
-        Ok(Row { item, place })
+        Ok(Row { item: item.into(), place })
     }
 }
 

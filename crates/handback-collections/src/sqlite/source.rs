@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use handback_page::scalar;
 use handback_page::{
-    CollectionError, Fetch, Fetched, FieldPath, Order, Places, Query, Row, Scalar, Schema, Sink,
-    Window,
+    CollectionError, Fetch, Fetched, FieldPath, ItemText, Order, Places, Query, Row, Scalar,
+    Schema, Sink, Window,
 };
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection};
@@ -143,7 +143,7 @@ impl Source {
             let mut found = prepared.raw_query();
             db.extend(time_limit);
             while let Some(row) = found.next().map_err(|e| failure(&e))? {
-                sink(reader.row(row, 0)?)?;
+                sink(reader.row(row)?)?;
                 db.extend(time_limit);
             }
         }
@@ -186,6 +186,9 @@ impl Plan {
 /// How many rows room is made for in advance.
 const ROWS_EXPECTED_MAX: usize = 1024;
 
+/// How many bytes of items room is made for in advance.
+const BYTES_EXPECTED_MAX: usize = 64 * 1024;
+
 /// What a walk found.
 struct Found {
     rows: Vec<Row>,
@@ -211,47 +214,51 @@ impl<'a> Reader<'a> {
         asked: &Fetch<'_>,
     ) -> Result<Found, CollectionError> {
         let mut limit = limit;
-        let mut bytes = 0;
-        let rows = Vec::with_capacity(limit.min(ROWS_EXPECTED_MAX));
-        let mut found = Found { rows, more: false, met_place: false };
-        let mut starts_at = self.plan.starts_at;
+        let expected = limit.min(ROWS_EXPECTED_MAX);
+        // All items in one text, cut apart at the end.
+        let length = self.plan.item_length().saturating_mul(expected).min(BYTES_EXPECTED_MAX);
+        let mut page = String::with_capacity(length);
+        let mut ends = Vec::with_capacity(expected);
+        let mut places: Vec<Vec<Scalar>> = Vec::with_capacity(expected);
         let mut last_place = Vec::with_capacity(self.plan.keys.len() + 1);
+        let (mut more, mut met_place) = (false, false);
+        let mut starts_at = self.plan.starts_at;
         'walk: for statement in &self.plan.walk {
             // One more than wanted tells whether there are more; and the one at the place.
-            let wanted = limit - found.rows.len() + 1 + usize::from(starts_at.is_some());
+            let wanted = limit - ends.len() + 1 + usize::from(starts_at.is_some());
             let wanted = i64::try_from(wanted).unwrap_or(i64::MAX);
             let mut prepared = self.prepare(statement, Some(wanted), offset)?;
             let mut rows = prepared.raw_query();
             while let Some(row) = rows.next().map_err(|e| failure(&e))? {
                 if starts_at.take().is_some_and(|key| self.is_at_place(row, key)) {
-                    found.met_place = true;
+                    met_place = true;
                     continue;
                 }
-                if found.rows.len() == limit {
-                    found.more = true;
+                if ends.len() == limit {
+                    more = true;
                     break 'walk;
                 }
-                let item =
-                    self.item(row, found.rows.last().map_or(0, |row: &Row| row.item.len()))?;
-                bytes += item.len();
+                self.write_item(row, &mut page)?;
                 // That of the last row so far is kept aside: it may be the last of all.
                 last_place.clear();
                 self.write_place(row, &mut last_place)?;
-                let place = match asked.places {
-                    Places::Ends if !found.rows.is_empty() => Vec::new(),
+                places.push(match asked.places {
+                    Places::Ends if !ends.is_empty() => Vec::new(),
                     Places::All | Places::Ends => last_place.clone(),
-                };
-                found.rows.push(Row { item, place });
-                if bytes > asked.budget_bytes {
-                    limit = found.rows.len();
+                });
+                ends.push(page.len());
+                if page.len() > asked.budget_bytes {
+                    limit = ends.len();
                 }
             }
             starts_at = None;
         }
-        if let Some(last) = found.rows.last_mut() {
-            last.place = last_place;
+        if let Some(last) = places.last_mut() {
+            *last = last_place;
         }
-        Ok(found)
+        let rows = ItemText::parts(&page, ends).zip(places);
+        let rows = rows.map(|(item, place)| Row { item, place }).collect();
+        Ok(Found { rows, more, met_place })
     }
 
     /// Whether a row of the first statement is the one at the place.
@@ -299,18 +306,12 @@ impl<'a> Reader<'a> {
         Ok(prepared)
     }
 
-    fn row(&self, row: &rusqlite::Row<'_>, length: usize) -> Result<Row, CollectionError> {
+    fn row(&self, row: &rusqlite::Row<'_>) -> Result<Row, CollectionError> {
+        let mut item = String::with_capacity(self.plan.item_length());
+        self.write_item(row, &mut item)?;
         let mut place = Vec::with_capacity(self.plan.keys.len() + 1);
         self.write_place(row, &mut place)?;
-        Ok(Row { item: self.item(row, length)?, place })
-    }
-
-    /// An item, which is expected to have `length` bytes.
-    fn item(&self, row: &rusqlite::Row<'_>, length: usize) -> Result<String, CollectionError> {
-        match &self.source.items {
-            Items::Columns(_) => self.object(row, length),
-            Items::Text(_) => text(value(row, 0)?, "item").map(str::to_owned),
-        }
+        Ok(Row { item: item.into(), place })
     }
 
     /// The place of a row.
@@ -337,24 +338,25 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn object(&self, row: &rusqlite::Row<'_>, length: usize) -> Result<String, CollectionError> {
-        // Items of one table are of much the same length: some room to spare saves moving them.
-        let length = if length == 0 { self.plan.item_length() } else { length + length / 8 + 8 };
-        let mut item = String::with_capacity(length);
+    fn write_item(&self, row: &rusqlite::Row<'_>, out: &mut String) -> Result<(), CollectionError> {
+        if let Items::Text(_) = &self.source.items {
+            out.push_str(text(value(row, 0)?, "item")?);
+            return Ok(());
+        }
         for (number, member) in self.plan.members.iter().enumerate() {
-            item.push_str(&member.prefix);
+            out.push_str(&member.prefix);
             match value(row, number)? {
-                ValueRef::Null => item.push_str("null"),
-                ValueRef::Integer(int) => write_integer(int, &mut item),
-                ValueRef::Real(real) => scalar::write_real(real, &mut item),
-                ValueRef::Blob(bytes) => scalar::write_blob(bytes, &mut item),
+                ValueRef::Null => out.push_str("null"),
+                ValueRef::Integer(int) => write_integer(int, out),
+                ValueRef::Real(real) => scalar::write_real(real, out),
+                ValueRef::Blob(bytes) => scalar::write_blob(bytes, out),
                 found @ ValueRef::Text(_) => {
-                    scalar::write_text(text(found, &member.name)?, &mut item);
+                    scalar::write_text(text(found, &member.name)?, out);
                 }
             }
         }
-        item.push_str(if self.plan.members.is_empty() { "{}" } else { "}" });
-        Ok(item)
+        out.push_str(if self.plan.members.is_empty() { "{}" } else { "}" });
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::table::Operation;
+use crate::collection::ItemText;
 
 /// The answer to a request: a success with data, or a failure.
 #[derive(Clone, Debug)]
@@ -153,7 +154,7 @@ pub struct Page {
 /// An item of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    pub(crate) json: String,
+    pub(crate) json: ItemText,
     pub(crate) cursor: Option<String>,
 }
 

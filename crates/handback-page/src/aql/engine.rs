@@ -16,7 +16,7 @@ use super::request;
 use super::settings::{Settings, SettingsError};
 use super::table::{Operation, Table};
 use super::{introspect, sort, tools};
-use crate::collection::{Collection, Fetch, Places, Query, Search, Window};
+use crate::collection::{Collection, Fetch, ItemText, Places, Query, Search, Window};
 use crate::filter::{Filter, FilterError};
 use crate::json::JsonCollection;
 use crate::project::Selection;
@@ -326,7 +326,11 @@ impl Engine {
             let (limit, actual) = (limit as u64, item.len() as u64);
             return Err(Failure::too_large("response_size", limit, Some(actual), "bytes"));
         }
-        Ok(Answer::new(params.operation, Body::Data(item), warning.into_iter().collect()))
+        Ok(Answer::new(
+            params.operation,
+            Body::Data(item.to_string()),
+            warning.into_iter().collect(),
+        ))
     }
 
     fn count(&self, params: &Params) -> Result<Value, Failure> {
@@ -454,15 +458,15 @@ fn by_key(id: &Value, schema: &Schema) -> Result<(Filter, Window<'static>), Fail
 
 /// The item with the selected members only.
 pub(crate) fn projected(
-    item: String,
+    item: ItemText,
     selection: &Selection,
     is_ready: bool,
     name: &str,
-) -> Result<String, Failure> {
+) -> Result<ItemText, Failure> {
     if is_ready {
         return Ok(item);
     }
-    selection.apply(&item).map_err(|error| {
+    selection.apply(&item).map(ItemText::from).map_err(|error| {
         let damaged = crate::CollectionError::Damaged(error.to_string());
         Failure::collection(damaged, name, None)
     })

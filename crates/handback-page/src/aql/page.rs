@@ -14,7 +14,7 @@ use super::params::{Ask, PageRequest, Params};
 use super::sort;
 use super::table::Operation;
 use crate::collection::{
-    Collection, CollectionError, Fetch, Fetched, Places, Query, Search, Served, Window,
+    Collection, CollectionError, Fetch, Fetched, ItemText, Places, Query, Search, Served, Window,
 };
 use crate::filter::Filter;
 use crate::json::{InMemory, JsonCollection, JsonOptions};
@@ -349,7 +349,7 @@ impl Paged<'_> {
 
 /// The rows of a page, projected.
 struct Shown {
-    rows: Vec<(String, Vec<Scalar>)>,
+    rows: Vec<(ItemText, Vec<Scalar>)>,
     more_before: bool,
     more_after: bool,
 }
@@ -371,7 +371,7 @@ impl Shown {
     }
 }
 
-const fn item(json: String, cursor: Option<String>) -> Item {
+const fn item(json: ItemText, cursor: Option<String>) -> Item {
     Item { json, cursor }
 }
 

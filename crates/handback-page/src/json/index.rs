@@ -334,7 +334,7 @@ mod tests {
         let query = Query { filter: Filter::EVERYTHING, search: Default::default(), order };
         let mut items = vec![];
         collection.scan(&query, &mut |row| {
-            items.push(row.item);
+            items.push(row.item.to_string());
             Ok(())
         })?;
         Ok(items)

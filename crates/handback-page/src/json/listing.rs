@@ -382,7 +382,7 @@ impl<I: Items> Listing<I> {
                 place
             }
         };
-        Ok(Row { item: self.items.json(number, text)?, place })
+        Ok(Row { item: self.items.json(number, text)?.into(), place })
     }
 }
 

@@ -117,7 +117,7 @@ fn lines_need_not_be_objects() {
     let file = TestFile::new("5\n\"text\"\n[1, \"two\"]\nnull\n{}\n");
     let t = file.jsonl();
     let rows = walk(&t, &sorted(&t, &[]), 2);
-    let items: Vec<_> = rows.iter().map(|row| row.item.as_str()).collect();
+    let items: Vec<_> = rows.iter().map(|row| &*row.item).collect();
     assert_eq!(items, ["5", "\"text\"", "[1, \"two\"]", "null", "{}"]);
     let query = Query { search: Search::new("two"), ..sorted(&t, &[]) };
     assert_eq!(walk(&t, &query, 2).len(), 1);

@@ -251,7 +251,7 @@ fn only_the_asked_columns_are_given() {
         };
         let page = t.fetch(&fetch).unwrap();
         assert!(page.rows.iter().all(|row| row.place.len() == 2));
-        page.rows.into_iter().map(|row| row.item).collect()
+        page.rows.into_iter().map(|row| row.item.to_string()).collect()
     };
     assert_eq!(items(&["c", "a", "c"]), [r#"{"a":"a","c":"c"}"#, r#"{"a":"A","c":"C"}"#]);
     assert_eq!(items(&["b", "gone"]), [r#"{"b":"b"}"#, r#"{"b":"B"}"#]);
