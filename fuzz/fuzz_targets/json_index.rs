@@ -33,6 +33,7 @@ fuzz_target!(|data: &[u8]| {
         columns: None,
         budget_bytes: usize::MAX,
         places: Places::All,
+        total: false,
     };
     let fetched = collection.fetch(&fetch).unwrap();
     assert_eq!(fetched.rows.len() as u64, count.min(1000));

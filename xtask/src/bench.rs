@@ -1,21 +1,34 @@
-//! Measurements against peers: of tokens by `interop/`, which holds the contenders, and of pages by
-//! a bench target of `handback-collections`.
+//! Measurements against peers: of tokens by `interop/`, which holds the contenders, of pages by a
+//! bench target of `handback-collections`, and of streams by `bench/streams`, whose contenders are
+//! programs of their own.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::postgres::Cluster;
 use crate::process::{Finished, Shell, Variables};
+use crate::report::tail;
 use crate::scratch::Scratch;
-use crate::tools::{Tool, Tools};
+use crate::streams;
+use crate::tools::{self, Tool, Tools};
 
 const MANIFEST: &str = "interop/Cargo.toml";
 const BINARY: &str = "bench-tokens";
 const RESULTS: &str = "docs/benchmarks.md";
+
+/// Peers that are Rust crates: their name in the program that measures, the crate, the version.
+const PEERS: [(&str, &str, &str); 2] =
+    [("wal", "durable-streams", "0.1.5"), ("acid", "durable-streams-server", "0.3.0")];
+
+/// Both of them call it that.
+const PEER_BINARY: &str = "durable-streams-server";
+
+const REFERENCE_SERVER: &str = "reference-server.js";
 
 /// `cargo xtask bench tokens`: the long form, which writes the results.
 pub(crate) fn tokens(shell: &Shell) -> Result<bool> {
@@ -57,6 +70,105 @@ pub(crate) fn smoke_pages(shell: &Shell, postgres: Option<&str>) -> Result<Finis
     shell.run(&mut test)
 }
 
+/// `cargo xtask bench streams`. Without options it is the long form, which writes the results; with
+/// options, which are for a quick look, it only prints them.
+pub(crate) fn streams(shell: &Shell, options: &[&str]) -> Result<bool> {
+    let options = StreamOptions::parse(options)?;
+    let mut bench = shell.cargo(&["run", "--release", "--package", "bench-streams", "--"]);
+    let has_ours = add_own(shell, &options, &mut bench)?;
+    add_peers(shell, &options, &mut bench)?;
+    bench.args(&options.passed_on);
+    bench.arg("--scratch").arg(shell.config.cache.join("bench").join("streams"));
+    let writes = has_ours && options.writes();
+    if writes {
+        bench.arg("--write").arg(shell.config.root.join(RESULTS));
+    }
+    let finished = shell.run(&mut bench)?;
+    if writes {
+        return Ok(written(&finished));
+    }
+    println!("{RESULTS} stays as it is");
+    Ok(finished.success)
+}
+
+/// The short form, in the development profile: everything runs against our own server, and finds
+/// what it sent.
+pub(crate) fn smoke_streams(shell: &Shell, handback: &Path) -> Result<Finished> {
+    let mut bench = shell.cargo(&["run", "--package", "bench-streams", "--", "--smoke"]);
+    shell.run(bench.arg("--handback").arg(handback))
+}
+
+/// Ours, signed and not; says whether it takes part.
+fn add_own(shell: &Shell, options: &StreamOptions<'_>, bench: &mut Command) -> Result<bool> {
+    if !options.wants("handback") && !options.wants("handback-unsigned") {
+        return Ok(false);
+    }
+    let built =
+        shell.run(&mut shell.cargo(&["build", "--release", "--package", "handback-cli"]))?;
+    if !built.success {
+        bail!("handback-cli does not build:\n{}", tail(&built.log).join("\n"));
+    }
+    let program = shell.config.target_dir.join("release").join("handback");
+    bench.arg("--handback").arg(&program).arg("--handback-unsigned").arg(&program);
+    Ok(true)
+}
+
+/// The others, which are installed by name.
+fn add_peers(shell: &Shell, options: &StreamOptions<'_>, bench: &mut Command) -> Result<()> {
+    for (key, package, version) in PEERS {
+        if options.wants(key) {
+            let program = tools::ensure_peer(shell, package, version, PEER_BINARY)?;
+            bench.arg(format!("--{key}")).arg(program);
+        }
+    }
+    if options.wants("node-memory") || options.wants("node-file") {
+        Tools::new(shell).ensure(Tool::StreamSuite).map_err(anyhow::Error::msg)?;
+        // Next to what it imports.
+        let (from, dir) = (shell.config.root.join(streams::PACKAGE), shell.config.npm());
+        fs::copy(from.join(REFERENCE_SERVER), dir.join(REFERENCE_SERVER))
+            .with_context(|| format!("failed to copy {REFERENCE_SERVER}"))?;
+        bench.arg("--node").arg(dir);
+    }
+    Ok(())
+}
+
+/// Options of `bench streams`: all but `--write` are those of the program that measures.
+#[derive(Debug, Default)]
+struct StreamOptions<'a> {
+    passed_on: Vec<&'a str>,
+    only: Option<&'a str>,
+    write: bool,
+}
+
+impl<'a> StreamOptions<'a> {
+    fn parse(given: &[&'a str]) -> Result<Self> {
+        let mut options = Self::default();
+        let mut given = given.iter().copied();
+        while let Some(name) = given.next() {
+            match name {
+                "--write" => options.write = true,
+                "--only" | "--scenarios" | "--rounds" | "--seconds" => {
+                    let value = given.next().with_context(|| format!("{name} wants a value"))?;
+                    options.passed_on.extend([name, value]);
+                    if name == "--only" {
+                        options.only = Some(value);
+                    }
+                }
+                other => bail!("`bench streams` has no option `{other}`"),
+            }
+        }
+        Ok(options)
+    }
+
+    fn wants(&self, contender: &str) -> bool {
+        self.only.is_none_or(|only| only.split(',').any(|name| name == contender))
+    }
+
+    fn writes(&self) -> bool {
+        self.write || self.passed_on.is_empty()
+    }
+}
+
 fn written(finished: &Finished) -> bool {
     if finished.success {
         println!("wrote {RESULTS}");
@@ -93,6 +205,28 @@ impl UrlFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_without_options_is_written() {
+        let options = StreamOptions::parse(&[]).unwrap();
+        assert!(options.writes() && options.wants("wal"));
+        assert!(!StreamOptions::parse(&["--rounds", "1"]).unwrap().writes());
+        assert!(StreamOptions::parse(&["--rounds", "20", "--write"]).unwrap().writes());
+    }
+
+    #[test]
+    fn only_those_that_are_named_take_part() {
+        let options = StreamOptions::parse(&["--only", "wal,handback"]).unwrap();
+        assert_eq!(options.passed_on, ["--only", "wal,handback"]);
+        let wants = ["handback", "wal", "acid", "handback-unsigned"].map(|key| options.wants(key));
+        assert_eq!(wants, [true, true, false, false]);
+    }
+
+    #[test]
+    fn refuses_unknown_options_of_streams() {
+        assert!(StreamOptions::parse(&["--fast"]).is_err());
+        assert!(StreamOptions::parse(&["--only"]).is_err());
+    }
 
     #[test]
     fn only_the_owner_can_read_a_url() {

@@ -22,6 +22,8 @@ pub(crate) struct Config {
     pub(crate) path: OsString,
     /// Whether a tool that can not be had is a failure rather than a skip.
     pub(crate) ci: bool,
+    /// A server to run the suite of the Durable Streams protocol against, instead of our own.
+    pub(crate) conformance_url: Option<String>,
     /// Whether to dim the output of children.
     pub(crate) colour: bool,
     /// Variables to keep from children: what `cargo run` set for this program, and settings of
@@ -45,6 +47,7 @@ impl Config {
             target_dir,
             cargo,
             ci: variable("CI").is_some_and(|value| value == "true" || value == "1"),
+            conformance_url: conformance_url()?,
             colour: stderr().is_terminal() && variable("NO_COLOR").is_none(),
             withheld: withheld(),
         })
@@ -53,6 +56,11 @@ impl Config {
     /// The `--root` of the tools that are installed by this program.
     pub(crate) fn tools(&self) -> PathBuf {
         self.cache.join("tools")
+    }
+
+    /// The folder of the npm packages that `interop/durable-streams/` asks for.
+    pub(crate) fn npm(&self) -> PathBuf {
+        self.cache.join("durable-streams")
     }
 
     /// The virtual environment of the scripts in `vectors/`.
@@ -70,6 +78,12 @@ impl Config {
 #[expect(clippy::disallowed_methods, reason = "this is the module that reads the environment")]
 fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn conformance_url() -> Result<Option<String>> {
+    let name = "HANDBACK_CONFORMANCE_URL";
+    let url = variable(name).map(OsString::into_string).transpose();
+    url.map_err(|_| anyhow::anyhow!("failed to read {name}: it is not UTF-8"))
 }
 
 /// Cargo names the running package's folder; the built-in path serves a binary started by hand.

@@ -17,7 +17,9 @@ mod process;
 mod readme;
 mod report;
 mod scratch;
+mod server;
 mod soak;
+mod streams;
 mod test;
 mod tools;
 mod tree;
@@ -39,6 +41,13 @@ Commands:
   bench tokens                   Measure tokens against their peers, write docs/benchmarks.md
   bench pages                    Measure pages of ten million rows and of a large JSON document, write
                                  docs/benchmarks.md (some minutes, 3 GB of disk)
+  bench streams [OPTIONS]        Measure `handback serve` against other stream servers, write
+                                 docs/benchmarks.md (half an hour; installs the others)
+    --only NAME,…                Only these: wal, handback, handback-unsigned, acid, node-memory,
+                                 node-file
+    --scenarios NAME,…           Only these: one, connections, streams, fan-out, resume, catch-up
+    --rounds N, --seconds S      Turns of each (default 10), and how long one measures (default 3)
+    --write                      Write the results also with other options; else they only print
   soak                           Feature combinations, many property cases, two minutes per fuzz target
   help                           This text
 
@@ -81,7 +90,10 @@ fn dispatch(args: &[&str]) -> Result<bool> {
         ["mutants", ..] => bail!("`mutants` needs the name of what to mutate: `token`"),
         ["bench", "tokens"] => bench::tokens(&shell),
         ["bench", "pages"] => bench::pages(&shell),
-        ["bench", ..] => bail!("`bench` needs the name of what to measure: `tokens` or `pages`"),
+        ["bench", "streams", options @ ..] => bench::streams(&shell, options),
+        ["bench", ..] => {
+            bail!("`bench` needs the name of what to measure: `tokens`, `pages` or `streams`")
+        }
         ["soak"] => soak::run(&shell),
         ["soak", ..] => bail!("`soak` takes no arguments"),
         [unknown, ..] => bail!("there is no command `{unknown}`"),

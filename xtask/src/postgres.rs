@@ -210,7 +210,8 @@ fn password() -> Result<String> {
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
-fn free_port() -> Result<u16> {
+/// A port of loopback that nobody listens on, at this moment.
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 

@@ -8,7 +8,7 @@
 //! counts.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -42,12 +42,13 @@ pub(crate) fn check(shell: &Shell, variables: &Variables, tally: &mut Tally) -> 
     Ok(())
 }
 
-fn build(shell: &Shell) -> Result<()> {
+/// Builds the command in the development profile, and says where it is.
+pub(crate) fn build(shell: &Shell) -> Result<PathBuf> {
     let built = shell.run(&mut shell.cargo(&["build", "--package", PACKAGE]))?;
     if !built.success {
         bail!("{PACKAGE} does not build:\n{}", tail(&built.log).join("\n"));
     }
-    Ok(())
+    Ok(shell.config.target_dir.join("debug").join(BINARY))
 }
 
 /// A console shows both streams, so the comparison is with both.

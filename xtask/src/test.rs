@@ -12,6 +12,7 @@ use crate::postgres::Cluster;
 use crate::process::{Shell, Variables};
 use crate::readme;
 use crate::report::{Row, Tally, print_header, print_table};
+use crate::streams;
 use crate::tools::{Tool, Tools};
 use crate::tree::Snapshot;
 
@@ -28,7 +29,7 @@ const POSTGRES_URL: &str = "HANDBACK_TEST_POSTGRES";
 const REQUIRED: &str = "HANDBACK_TEST_REQUIRE";
 
 /// The phases in their order.
-const PHASES: [Phase; 14] = [
+const PHASES: [Phase; 15] = [
     Phase { name: "tools", run: tools },
     Phase { name: "fmt", run: fmt },
     Phase { name: "clippy", run: clippy },
@@ -39,6 +40,7 @@ const PHASES: [Phase; 14] = [
     Phase { name: "locks", run: locks },
     Phase { name: "vectors", run: vectors },
     Phase { name: "interop", run: interop },
+    Phase { name: "streams", run: streams },
     Phase { name: "fuzz", run: fuzz },
     Phase { name: "bench", run: bench },
     Phase { name: "readme", run: readme },
@@ -236,6 +238,13 @@ fn interop(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
+fn streams(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
+    if !context.has(Tool::StreamSuite, "streams", tally) {
+        return Ok(());
+    }
+    streams::check(context.shell, tally)
+}
+
 fn fuzz(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     let Context { shell, tools, .. } = context;
     fuzz::each_target(shell, tools, tally, None, FUZZ_SECONDS, Corpus::Dropped)
@@ -246,6 +255,8 @@ fn bench(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     tally.check("bench: tokens", bench::smoke_tokens(context.shell, &variables));
     let postgres = variables.get(POSTGRES_URL).map(String::as_str);
     tally.check("bench: pages", bench::smoke_pages(context.shell, postgres));
+    let handback = readme::build(context.shell)?;
+    tally.check("bench: streams", bench::smoke_streams(context.shell, &handback));
     Ok(())
 }
 

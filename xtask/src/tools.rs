@@ -13,11 +13,18 @@ use anyhow::{Context, Result, bail};
 use crate::postgres;
 use crate::process::{Finished, Shell};
 use crate::report::tail;
+use crate::streams;
 
 const REQUIREMENTS: &str = "vectors/requirements.txt";
 
 /// Written last, so that an environment without it is known to be half made.
 const STAMP: &str = "handback-requirements.txt";
+
+const MANIFEST: &str = "package.json";
+const LOCK: &str = "package-lock.json";
+
+/// Written last, too.
+const NPM_STAMP: &str = "handback-packages.txt";
 
 /// Read by Debian's package when it is installed.
 const CLUSTER_SETTINGS: &str = "/etc/postgresql-common/createcluster.d";
@@ -30,11 +37,13 @@ pub(crate) enum Tool {
     Mutants,
     Postgres,
     Python,
+    StreamSuite,
 }
 
 impl Tool {
     /// What `cargo xtask test` needs.
-    pub(crate) const OF_TEST: [Self; 4] = [Self::Deny, Self::Fuzz, Self::Python, Self::Postgres];
+    pub(crate) const OF_TEST: [Self; 5] =
+        [Self::Deny, Self::Fuzz, Self::Python, Self::Postgres, Self::StreamSuite];
 
     /// The name that reports use.
     pub(crate) fn name(self) -> &'static str {
@@ -44,6 +53,7 @@ impl Tool {
             Self::Mutants => "cargo-mutants",
             Self::Postgres => "postgresql",
             Self::Python => "python environment",
+            Self::StreamSuite => "durable-streams suite",
         }
     }
 
@@ -55,6 +65,7 @@ impl Tool {
             Self::Mutants => Source::Cargo { version: "27.1.0" },
             Self::Postgres => Source::Debian,
             Self::Python => Source::Requirements,
+            Self::StreamSuite => Source::Npm,
         }
     }
 }
@@ -63,6 +74,7 @@ impl Tool {
 enum Source {
     Cargo { version: &'static str },
     Debian,
+    Npm,
     Requirements,
 }
 
@@ -86,6 +98,7 @@ impl<'a> Tools<'a> {
             let outcome = match tool.source() {
                 Source::Cargo { version } => ensure_package(shell, tool.name(), version),
                 Source::Debian => ensure_postgres(shell),
+                Source::Npm => ensure_npm(shell),
                 Source::Requirements => ensure_venv(shell),
             };
             outcome.map_err(|error| format!("{} can not be had: {error:#}", tool.name()))
@@ -107,6 +120,28 @@ fn ensure_package(shell: &Shell, name: &str, version: &str) -> Result<()> {
     succeed(shell.run(&mut install)?)?;
     find(shell, name).with_context(|| format!("{name} is not there after its installation"))?;
     Ok(())
+}
+
+/// Makes sure of a server to measure against, and says where its binary is. Each is installed below
+/// a folder of its own: their binaries can have the same name.
+pub(crate) fn ensure_peer(
+    shell: &Shell,
+    package: &str,
+    version: &str,
+    binary: &str,
+) -> Result<PathBuf> {
+    let root = shell.config.cache.join("peers").join(format!("{package}-{version}"));
+    let program = root.join("bin").join(binary);
+    if !program.is_file() {
+        println!("{package}: installing {version} into {}", root.display());
+        let install = ["install", "--locked", package, "--version", version, "--root"];
+        let mut install = shell.cargo(&install);
+        install.arg(&root).env_remove("CARGO_TARGET_DIR");
+        succeed(shell.run(&mut install)?)
+            .with_context(|| format!("{package} {version} can not be had"))?;
+    }
+    println!("{package}: {}", program.display());
+    Ok(program)
 }
 
 fn find(shell: &Shell, name: &str) -> Option<PathBuf> {
@@ -141,6 +176,34 @@ fn make_venv(shell: &Shell, venv: &Path) -> Result<()> {
     install.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input"]);
     install.args(["--requirement", REQUIREMENTS]);
     succeed(shell.run(&mut install)?)
+}
+
+/// Installs exactly what the lock file says. Scripts of the packages are not run: none of them is
+/// needed.
+fn ensure_npm(shell: &Shell) -> Result<()> {
+    for program in ["node", "npm"] {
+        find(shell, program).with_context(|| format!("there is no `{program}` (Node.js 20)"))?;
+    }
+    let read = |name: &str| {
+        fs::read_to_string(shell.config.root.join(streams::PACKAGE).join(name))
+            .with_context(|| format!("failed to read {name} of {}", streams::PACKAGE))
+    };
+    let files = [MANIFEST, LOCK].map(read).into_iter().collect::<Result<Vec<_>>>()?;
+    let (dir, wanted) = (shell.config.npm(), files.concat());
+    let stamp = dir.join(NPM_STAMP);
+    if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
+        println!("durable-streams suite: {}", dir.display());
+        return Ok(());
+    }
+    println!("durable-streams suite: installing into {}", dir.display());
+    fs::create_dir_all(&dir).with_context(|| format!("failed to make {}", dir.display()))?;
+    for (name, text) in [MANIFEST, LOCK].iter().zip(&files) {
+        fs::write(dir.join(name), text).with_context(|| format!("failed to write {name}"))?;
+    }
+    let mut install = shell.command("npm");
+    install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]);
+    succeed(shell.run(install.current_dir(&dir))?)?;
+    fs::write(&stamp, wanted).context("failed to write the stamp of the packages")
 }
 
 fn ensure_postgres(shell: &Shell) -> Result<()> {

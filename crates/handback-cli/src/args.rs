@@ -10,6 +10,7 @@ use crate::collections::CollectionsArgs;
 use crate::keys::KeysCommand;
 use crate::output::Format;
 use crate::query::QueryArgs;
+use crate::serve::ServeArgs;
 use crate::token::TokenCommand;
 
 /// Handback: what agent tool servers hand out and take back, and the collections they page
@@ -67,6 +68,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Token(TokenCommand),
     // The help of a command is the documentation of its arguments.
+    Serve(ServeArgs),
     Query(Box<QueryArgs>),
     Collections(CollectionsArgs),
 }

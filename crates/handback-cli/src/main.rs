@@ -14,6 +14,7 @@ mod keys;
 mod output;
 mod query;
 mod rings;
+mod serve;
 mod text;
 mod token;
 
@@ -46,6 +47,7 @@ fn run(command: Command, output: Output) -> Result<Exit, Failure> {
     match command {
         Command::Keys(command) => keys::run(command, output),
         Command::Token(command) => token::run(command, output),
+        Command::Serve(args) => serve::run(&args, output),
         Command::Query(args) => query::run(&args, output),
         Command::Collections(args) => collections::run(&args, output),
     }

@@ -33,12 +33,24 @@ pub(crate) fn find(args: &RingArgs) -> Result<FoundRing, Failure> {
 
 /// Finds the ring, or makes one in the data directory, as a server does when it starts.
 pub(crate) fn find_or_make(args: &RingArgs, output: Output) -> Result<FoundRing, Failure> {
+    find_or_make_in(args, None, output)
+}
+
+/// The same, in a data directory that was named.
+pub(crate) fn find_or_make_in(
+    args: &RingArgs,
+    data: Option<&Path>,
+    output: Output,
+) -> Result<FoundRing, Failure> {
     match load(args.keys.as_deref(), None, args.atd_mode) {
         Ok(loaded) => return Ok(FoundRing { ring: loaded.ring, origin: loaded.origin }),
         Err(LoadRingError::NoSource) => {}
         Err(error) => return Err(error.into()),
     }
-    let (path, folder) = default_file()?;
+    let (path, folder) = match data {
+        Some(folder) => (folder.join(KEY_FILE_NAME), folder.to_path_buf()),
+        None => default_file()?,
+    };
     let is_new = !path.exists();
     let loaded = load(None, Some(&folder), Mode::Sealed)?;
     if is_new {

@@ -16,5 +16,6 @@ mod refusals;
 mod rotation;
 mod secrets;
 mod sharing;
+mod streams;
 mod support;
 mod token;

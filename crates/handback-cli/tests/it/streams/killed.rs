@@ -1,0 +1,147 @@
+//! Servers that are killed right after they answered, or before.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::server::{Server, producer, read, request};
+use crate::support::Sandbox;
+
+/// How often a server is killed.
+const KILLS: u64 = 40;
+
+#[test]
+fn what_was_acknowledged_is_there_once_and_stale_epochs_are_refused() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path("data");
+    let mut expected = String::new();
+    let (mut epoch, mut seq) = (5, 0);
+    for round in 0..KILLS {
+        let server = Server::start(&sandbox, &data);
+        if round == 0 {
+            server.create("s");
+        }
+        let text = format!("{round};");
+        let first = server.produce("s", epoch, seq, &text);
+        assert_eq!(first.status, 200, "round {round}: {first:?}");
+        server.kill();
+        expected.push_str(&text);
+
+        let server = Server::start(&sandbox, &data);
+        let again = server.produce("s", epoch, seq, &text);
+        assert_eq!(again.status, 204, "round {round}: the retry is not known: {again:?}");
+        let stale = server.produce("s", epoch - 1, 0, "zombie;");
+        assert_eq!(stale.status, 403, "round {round}: {stale:?}");
+        assert_eq!(stale.headers["producer-epoch"], epoch.to_string());
+        assert_eq!(server.read("s"), expected, "round {round}");
+        if round % 3 == 0 {
+            (epoch, seq) = (epoch + 1, 0);
+        } else {
+            seq += 1;
+        }
+        server.kill();
+    }
+}
+
+#[test]
+fn an_append_that_was_cut_off_is_there_once_after_a_retry() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path("data");
+    let mut expected = String::new();
+    for round in 0..KILLS / 2 {
+        let server = Server::start(&sandbox, &data);
+        if round == 0 {
+            server.create("s");
+        }
+        let (text, seq) = (format!("{round};"), round.to_string());
+        let headers = producer("0", &seq);
+        let bytes = request(server.address, "POST /v1/stream/s", &headers, text.as_bytes());
+        let mut stream = server.connect();
+        stream.write_all(&bytes).unwrap();
+        // Some die before they have read it, some after they have written it.
+        std::thread::sleep(std::time::Duration::from_micros(round * 150));
+        server.kill();
+        let told = read(&mut stream).status;
+        assert!(matches!(told, 0 | 200), "{told}");
+
+        let server = Server::start(&sandbox, &data);
+        let again = server.produce("s", 0, round, &text);
+        assert!(matches!(again.status, 200 | 204), "{again:?}");
+        assert!(told == 0 || again.status == 204, "round {round}: an acknowledged append is lost");
+        expected.push_str(&text);
+        assert_eq!(server.read("s"), expected, "round {round}");
+        server.kill();
+    }
+}
+
+#[test]
+fn what_a_reader_saw_is_never_taken_back() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path("data");
+    let mut seen = String::new();
+    for round in 0..10 {
+        let server = Arc::new(Server::start(&sandbox, &data));
+        if round == 0 {
+            server.create("s");
+        }
+        let there = server.read("s");
+        assert!(there.starts_with(&seen), "round {round}: a reader saw more than is there");
+        let stop = Arc::new(AtomicBool::new(false));
+        let writer = std::thread::spawn({
+            let (server, stop) = (Arc::clone(&server), Arc::clone(&stop));
+            move || {
+                let mut number = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let text = format!("{round}.{number};");
+                    let headers = [("content-type", "text/plain")];
+                    let mut stream = server.connect();
+                    let bytes =
+                        request(server.address, "POST /v1/stream/s", &headers, text.as_bytes());
+                    if stream.write_all(&bytes).is_err() {
+                        return;
+                    }
+                    read(&mut stream);
+                    number += 1;
+                }
+            }
+        });
+        for _ in 0..8 {
+            seen = server.read("s");
+        }
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+        Arc::into_inner(server).unwrap().kill();
+    }
+    assert!(seen.len() > 50);
+}
+
+#[test]
+fn a_server_that_is_stopped_ends_what_is_under_way_and_goes_on_later() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path("data");
+    let server = Server::start(&sandbox, &data);
+    server.create("s");
+    assert_eq!(server.produce("s", 0, 0, "a").status, 200);
+    // A long poll is under way.
+    let mut waiting = server.connect();
+    let line = "GET /v1/stream/s?offset=now&live=long-poll";
+    waiting.write_all(&request(server.address, line, &[], b"")).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(server.stop(), 0);
+    assert_eq!(read(&mut waiting).status, 204);
+    let server = Server::start(&sandbox, &data);
+    assert_eq!(server.produce("s", 0, 0, "a").status, 204);
+    assert_eq!(server.produce("s", 0, 1, "b").status, 200);
+    assert_eq!(server.read("s"), "ab");
+}
+
+#[test]
+fn two_servers_do_not_share_a_directory() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path("data");
+    let _server = Server::start(&sandbox, &data);
+    let folder = data.to_str().unwrap();
+    let ran = sandbox.run_words(&["serve", "--listen", "127.0.0.1:0", "--data", folder]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("in use"), "{}", ran.stderr);
+}

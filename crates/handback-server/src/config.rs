@@ -1,0 +1,96 @@
+//! What a server is configured with. Everything here is already valid.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use handback_token::KeyRing;
+
+/// Where a server listens unless told otherwise: this machine only.
+pub const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
+
+/// Where streams live.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum StoreChoice {
+    /// In a directory of this machine.
+    Embedded(PathBuf),
+    /// Nowhere: what is acknowledged is lost when the process ends.
+    Memory,
+}
+
+/// What a server is configured with.
+#[derive(Debug)]
+#[must_use]
+pub struct ServerConfig {
+    pub(crate) listen: SocketAddr,
+    pub(crate) store: StoreChoice,
+    pub(crate) ring: KeyRing,
+    /// Where the keys of the store are kept, wrapped under the ring.
+    pub(crate) wrapped: Option<PathBuf>,
+    pub(crate) signing: bool,
+    pub(crate) long_poll: Option<Duration>,
+    pub(crate) origins: Vec<String>,
+    pub(crate) hosts: Vec<String>,
+}
+
+impl ServerConfig {
+    /// A server with the streams of a data directory.
+    pub fn new(ring: KeyRing, data: PathBuf) -> Self {
+        Self {
+            listen: DEFAULT_LISTEN,
+            wrapped: Some(data.join("wrapped")),
+            store: StoreChoice::Embedded(data.join("store")),
+            ring,
+            signing: true,
+            long_poll: None,
+            origins: Vec::new(),
+            hosts: Vec::new(),
+        }
+    }
+
+    /// A server that forgets everything when it stops.
+    pub const fn in_memory(ring: KeyRing) -> Self {
+        Self {
+            listen: DEFAULT_LISTEN,
+            wrapped: None,
+            store: StoreChoice::Memory,
+            ring,
+            signing: true,
+            long_poll: None,
+            origins: Vec::new(),
+            hosts: Vec::new(),
+        }
+    }
+
+    /// Listens there.
+    pub const fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = address;
+        self
+    }
+
+    /// Whether commits are signed.
+    pub const fn signing(mut self, signing: bool) -> Self {
+        self.signing = signing;
+        self
+    }
+
+    /// How long a long poll waits.
+    pub const fn long_poll(mut self, time: Duration) -> Self {
+        self.long_poll = Some(time);
+        self
+    }
+
+    /// Lets pages of this origin ask.
+    pub fn origin(mut self, origin: impl Into<String>) -> Self {
+        self.origins.push(origin.into());
+        self
+    }
+
+    /// Is known by this name and port as well.
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.hosts.push(host.into());
+        self
+    }
+}

@@ -1,0 +1,158 @@
+//! The keys of the store, kept beside it and wrapped under the key ring.
+//!
+//! `wrapped/store.key` is the data key, `wrapped/events.key` the seed of the key pair that signs
+//! events, `wrapped/webhooks.key` that of the one that signs webhooks. Each is made when it is first needed, and wrapped again when another slot of the ring
+//! became active since: a slot that still wraps something cannot be dropped.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use handback_store::DataKey;
+use handback_stream::SigningKey;
+use handback_token::ring::Wrappable;
+use handback_token::{DataKey as RingDataKey, KeyRing, SigningSeed, UnwrapError, WrappedKey};
+use rand::CryptoRng;
+
+/// The keys of a store.
+#[derive(Debug)]
+pub(crate) struct StoreKeys {
+    pub(crate) data: DataKey,
+    pub(crate) events: Arc<SigningKey>,
+    pub(crate) webhooks: SigningKey,
+}
+
+/// Why the keys of a store cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// A file.
+    #[error("cannot use {path}")]
+    Io {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// What is in it was wrapped by another ring, or is damaged.
+    #[error("{path} does not open under this key ring")]
+    Wrapped {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: UnwrapError,
+    },
+    /// There is a store, and its key is not there.
+    #[error("{path} is missing, and the store needs it")]
+    Missing {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A key that the library does not take.
+    #[error("the signing key cannot be used")]
+    Signing,
+}
+
+/// Reads the keys of a store, or makes them for one that is not there yet.
+pub(crate) fn load(
+    ring: &KeyRing,
+    folder: &Path,
+    store_exists: bool,
+    rng: &mut dyn CryptoRng,
+) -> Result<StoreKeys, KeyError> {
+    make_folder(folder)?;
+    let data: RingDataKey = one(ring, folder, "store", store_exists, rng)?;
+    let seed: SigningSeed = one(ring, folder, "events", store_exists, rng)?;
+    let events = SigningKey::from_seed(seed.dangerous_bytes()).map_err(|_| KeyError::Signing)?;
+    let seed: SigningSeed = one(ring, folder, "webhooks", false, rng)?;
+    let webhooks = SigningKey::from_seed(seed.dangerous_bytes()).map_err(|_| KeyError::Signing)?;
+    let data = DataKey::from_bytes(data.dangerous_bytes());
+    Ok(StoreKeys { data, events: Arc::new(events), webhooks })
+}
+
+/// Keys that live as long as the process.
+pub(crate) fn throw_away(rng: &mut dyn CryptoRng) -> Result<StoreKeys, KeyError> {
+    let mut pair = || SigningKey::from_seed(&SigningKey::generate_seed(rng));
+    let events = Arc::new(pair().map_err(|_| KeyError::Signing)?);
+    let webhooks = pair().map_err(|_| KeyError::Signing)?;
+    Ok(StoreKeys { data: DataKey::generate(rng), events, webhooks })
+}
+
+fn one<K: Wrappable + Generate>(
+    ring: &KeyRing,
+    folder: &Path,
+    name: &str,
+    must_exist: bool,
+    rng: &mut dyn CryptoRng,
+) -> Result<K, KeyError> {
+    let path = folder.join(format!("{name}.key"));
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if must_exist {
+                return Err(KeyError::Missing { path });
+            }
+            let key = K::generate_with(rng);
+            write(ring, folder, name, &key, rng)?;
+            return Ok(key);
+        }
+        Err(source) => return Err(KeyError::Io { path, source }),
+    };
+    let wrapped = |source| KeyError::Wrapped { path: path.clone(), source };
+    let stored = WrappedKey::parse(text.trim_end()).map_err(wrapped)?;
+    let key: K = ring.unwrap_key(name, &stored).map_err(wrapped)?;
+    if stored.slot() != ring.active() {
+        write(ring, folder, name, &key, rng)?;
+    }
+    Ok(key)
+}
+
+fn write<K: Wrappable>(
+    ring: &KeyRing,
+    folder: &Path,
+    name: &str,
+    key: &K,
+    rng: &mut dyn CryptoRng,
+) -> Result<(), KeyError> {
+    let path = folder.join(format!("{name}.key"));
+    let failed = |source| KeyError::Io { path: path.clone(), source };
+    let wrapped =
+        ring.wrap(rng, name, key).map_err(|error| failed(io::Error::other(error.to_string())))?;
+    // The file is there whole, with its mode, or not at all.
+    let mut temporary =
+        tempfile::Builder::new().prefix(".wrapping-").tempfile_in(folder).map_err(failed)?;
+    temporary
+        .write_all(wrapped.to_text().as_bytes())
+        .and_then(|()| temporary.write_all(b"\n"))
+        .and_then(|()| temporary.as_file().sync_all())
+        .map_err(failed)?;
+    temporary.persist(&path).map_err(|error| failed(error.error))?;
+    let folder = fs::File::open(folder).map_err(failed)?;
+    folder.sync_all().map_err(failed)
+}
+
+fn make_folder(folder: &Path) -> Result<(), KeyError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|source| KeyError::Io { path: folder.to_path_buf(), source })
+}
+
+/// Keys that can be made.
+trait Generate {
+    fn generate_with(rng: &mut dyn CryptoRng) -> Self;
+}
+
+impl Generate for RingDataKey {
+    fn generate_with(rng: &mut dyn CryptoRng) -> Self {
+        Self::generate(rng)
+    }
+}
+
+impl Generate for SigningSeed {
+    fn generate_with(rng: &mut dyn CryptoRng) -> Self {
+        Self::generate(rng)
+    }
+}

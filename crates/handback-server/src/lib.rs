@@ -1,0 +1,12 @@
+//! The server: what it is configured with, what it opens, and what it listens on.
+
+mod clock;
+mod config;
+mod connections;
+mod keys;
+mod router;
+mod server;
+
+pub use config::{DEFAULT_LISTEN, ServerConfig, StoreChoice};
+pub use keys::KeyError;
+pub use server::{Server, StartError};

@@ -1,0 +1,151 @@
+//! Which request goes where.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use handback_stream::PublicKey;
+use handback_surface::body::ReplyBody;
+use handback_surface::guard::{Guard, Turned};
+use handback_surface::streams::{Mode, PREFIX, StreamRoutes};
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CONTENT_TYPE, HeaderMap, HeaderName,
+    HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+
+/// Everything that answers.
+#[derive(Debug)]
+pub(crate) struct Router {
+    pub(crate) guard: Guard,
+    pub(crate) streams: StreamRoutes,
+    pub(crate) keys: Vec<PublicKey>,
+    /// Whose streams callers without an identity have.
+    pub(crate) owner: String,
+}
+
+const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
+
+const REQUEST_HEADERS: &str = "content-type, authorization, if-none-match, idempotency-key, \
+     x-idempotency-key, x-idempotency-event-id, x-idempotent-encryption-key, stream-seq, \
+     stream-ttl, stream-expires-at, stream-closed, stream-forked-from, stream-fork-offset, \
+     stream-fork-sub-offset, producer-id, producer-epoch, producer-seq";
+
+const RESPONSE_HEADERS: &str = "etag, location, retry-after, stream-next-offset, stream-cursor, \
+     stream-up-to-date, stream-closed, stream-ttl, stream-expires-at, stream-sse-data-encoding, \
+     producer-epoch, producer-seq, producer-expected-seq, producer-received-seq";
+
+/// Bytes of the headers of a request: many times what ours have together.
+const HEADER_BYTES_MAX: usize = 16 << 10;
+
+/// Seconds for which a preflight is good.
+const PREFLIGHT_S: u64 = 600;
+
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+impl Router {
+    pub(crate) async fn handle(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+        let is_preflight = request.method() == Method::OPTIONS;
+        let allowed = self.guard.allowed_origin(request.headers());
+        let mut response = match self.guard.check(request.headers(), is_preflight) {
+            _ if header_bytes(request.headers()) > HEADER_BYTES_MAX => {
+                let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                error(
+                    status,
+                    "HEADERS",
+                    format!("the headers have more than {HEADER_BYTES_MAX} bytes"),
+                )
+            }
+            Err(Turned::Host) => error(StatusCode::MISDIRECTED_REQUEST, "HOST", Turned::Host),
+            Err(turned) => error(StatusCode::FORBIDDEN, "ORIGIN", turned),
+            Ok(()) if is_preflight => preflight(),
+            Ok(()) => self.route(request).await,
+        };
+        let headers = response.headers_mut();
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+        if let Some(origin) = allowed {
+            allow(headers, origin);
+        }
+        response
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+        let path = request.uri().path();
+        if path.starts_with(PREFIX) {
+            return self.streams.handle(request, &self.owner).await;
+        }
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        match path {
+            "/healthz" | "/readyz" | "/v1/keys" if !is_read => {
+                error(StatusCode::METHOD_NOT_ALLOWED, "METHOD", "this is to be read only")
+            }
+            "/healthz" => json_response(StatusCode::OK, &json!({"status": "ok"})),
+            "/readyz" => self.ready(),
+            "/v1/keys" => json_response(StatusCode::OK, &key_set(&self.keys)),
+            _ => error(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing here"),
+        }
+    }
+
+    fn ready(&self) -> Response<ReplyBody> {
+        match &*self.streams.mode().borrow() {
+            Mode::Durable => json_response(StatusCode::OK, &json!({"mode": "durable"})),
+            Mode::ReadOnly(reason) => {
+                let said = json!({"mode": "readonly", "reason": reason});
+                json_response(StatusCode::SERVICE_UNAVAILABLE, &said)
+            }
+            _ => json_response(StatusCode::OK, &json!({"mode": "memory"})),
+        }
+    }
+}
+
+fn header_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+}
+
+/// Public keys as a JSON Web Key Set.
+fn key_set(keys: &[PublicKey]) -> Value {
+    let keys: Vec<_> = keys
+        .iter()
+        .map(|key| {
+            json!({
+                "kty": "OKP",
+                "crv": "Ed25519",
+                "use": "sig",
+                "alg": "EdDSA",
+                "kid": key.id().to_string(),
+                "x": URL_SAFE_NO_PAD.encode(key.as_bytes()),
+            })
+        })
+        .collect();
+    json!({"keys": keys})
+}
+
+fn preflight() -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(REQUEST_HEADERS));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, PREFLIGHT_S.into());
+    response
+}
+
+fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(RESPONSE_HEADERS));
+    headers.append(VARY, HeaderValue::from_static("origin"));
+}
+
+fn json_response(status: StatusCode, value: &Value) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::from(value.to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn error(status: StatusCode, code: &str, message: impl ToString) -> Response<ReplyBody> {
+    let said = json!({"error": {"code": code, "message": message.to_string()}});
+    json_response(status, &said)
+}

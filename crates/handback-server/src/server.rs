@@ -1,0 +1,135 @@
+//! Start and stop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use handback_store::{
+    EmbeddedOptions, EmbeddedStore, Encrypted, Kv, Log, MemoryStore, OpenError, StoreError,
+};
+use handback_stream::{PublicKey, RecoverError};
+use handback_surface::guard::Guard;
+use handback_surface::streams::{Settings, StreamRoutes, Streams, SubscriptionSettings, Targets};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::config::{ServerConfig, StoreChoice};
+use crate::keys::{self, KeyError, StoreKeys};
+use crate::router::Router;
+use crate::{clock, connections};
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Arc<Router>,
+    streams: Arc<Streams>,
+    key: PublicKey,
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Without identities, only this machine may ask.
+    #[error("without identities the server listens on loopback addresses only, not on {0}")]
+    NotLoopback(SocketAddr),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The keys of the store.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// The store.
+    #[error("cannot open the store")]
+    Store(#[source] OpenError),
+    /// What is stored.
+    #[error("cannot use what is stored")]
+    Streams(#[from] RecoverError<StoreError>),
+}
+
+impl Server {
+    /// Opens everything and listens. Connections wait until [`Server::run`].
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`], before anything was answered.
+    pub async fn start(config: ServerConfig) -> Result<Self, StartError> {
+        if !config.listen.ip().is_loopback() {
+            return Err(StartError::NotLoopback(config.listen));
+        }
+        let (log, kv, keys) = open(&config)?;
+        let key = *keys.events.public();
+        let signing = config.signing.then(|| Arc::clone(&keys.events));
+        let streams = Streams::open(log, signing, Arc::new(clock::now_ms))?;
+        let listen = |source| StartError::Listen { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let mut settings = Settings::default();
+        if let Some(time) = config.long_poll {
+            settings = settings.long_poll(time);
+        }
+        let guard = config.origins.iter().fold(Guard::loopback(), |guard, o| guard.origin(o));
+        let guard = config.hosts.iter().fold(guard, |guard, host| guard.host(host));
+        let subscriptions = SubscriptionSettings {
+            kv,
+            key: keys.webhooks,
+            targets: Targets::Loopback,
+            base: format!("http://{address}"),
+        };
+        let routes = StreamRoutes::new(Arc::clone(&streams), settings);
+        let router = Router {
+            guard,
+            streams: routes.with_subscriptions(subscriptions).map_err(RecoverError::Read)?,
+            keys: if config.signing { vec![key] } else { Vec::new() },
+            owner: handback_identity::binding::UNAUTHENTICATED_SENTINEL.to_owned(),
+        };
+        Ok(Self { listener, address, router: Arc::new(router), streams, key })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What its events are signed with.
+    #[must_use]
+    pub const fn key(&self) -> &PublicKey {
+        &self.key
+    }
+
+    /// Answers until `stop` says so, then ends what is under way.
+    pub async fn run(self, stop: watch::Receiver<bool>) {
+        connections::serve(self.listener, self.router, stop).await;
+        let streams = self.streams;
+        let stopped = tokio::task::spawn_blocking(move || streams.stop());
+        let _ = stopped.await;
+    }
+}
+
+type Opened = (Arc<dyn Log>, Arc<dyn Kv>, StoreKeys);
+
+fn open(config: &ServerConfig) -> Result<Opened, StartError> {
+    let mut rng = rand::rng();
+    match (&config.store, &config.wrapped) {
+        (StoreChoice::Embedded(path), Some(wrapped)) => {
+            let keys = keys::load(&config.ring, wrapped, path.exists(), &mut rng)?;
+            let store = EmbeddedStore::open(path, EmbeddedOptions::new());
+            let store = store.map_err(StartError::Store)?;
+            let store = Arc::new(Encrypted::new(store, &keys.data));
+            Ok((Arc::clone(&store) as _, store, keys))
+        }
+        _ => {
+            let store = Arc::new(MemoryStore::new());
+            Ok((Arc::clone(&store) as _, store, keys::throw_away(&mut rng)?))
+        }
+    }
+}

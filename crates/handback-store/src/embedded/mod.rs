@@ -1,0 +1,48 @@
+//! The embedded engine: one process, one directory, no set-up.
+//!
+//! It is built on fjall, a log-structured merge tree with one journal for all keyspaces: a commit is
+//! one batch in the journal and one `fdatasync`, whatever it touches.
+//!
+//! | keyspace | key | value |
+//! |---|---|---|
+//! | `records-1` | log (24 bytes), number u64be | the record |
+//! | `notes-1` | log | the note |
+//! | `removed-1` | log | nothing |
+//! | `values-1` | `00`, key | `00`, value; or `01`, until u64be, value |
+//! | | `01`, until u64be, key | nothing |
+//!
+//! **Removing.** A log can be of any length, a batch cannot. Up to [`MAX_REMOVED_PER_COMMIT`] records
+//! are removed by the commit itself. A longer log is named in `removed-1` by the same batch; from
+//! then on it reads as empty, also after a crash. Its records are taken away in small batches by
+//! [`Kv::sweep`](crate::Kv::sweep), the last of which takes the name away as well; or at once, before
+//! something is written to a log of that name. What a sweep takes away of them counts as keys do.
+//!
+//! **Trouble.** When a write or a sync fails, nobody knows what is on the disk: the store is
+//! [`Broken`](StoreError::Broken), and so is every answer until [`Log::recover`](crate::Log::recover) has
+//! closed the database, written its journals anew, checked them and opened it again. A disk that
+//! is nearly full is noticed before that: see [`EmbeddedOptions::headroom_bytes`]. What only removes
+//! is let through even then.
+//!
+//! **Damage.** Journals are checked before they are replayed (an interrupted write at the end is
+//! removed), blocks of tables whenever they are read. What is found is
+//! [`Damaged`](StoreError::Damaged); nothing is repaired by leaving it out.
+//!
+//! That records follow each other is taken on trust: looking would cost a read per commit.
+
+mod database;
+mod journal;
+mod kv;
+mod log;
+mod options;
+mod rows;
+mod space;
+mod store;
+
+pub use options::{EmbeddedOptions, OpenError};
+pub use store::EmbeddedStore;
+
+#[cfg(doc)]
+use crate::StoreError;
+
+/// Records that a commit removes itself. More would hold up what else is committed.
+pub const MAX_REMOVED_PER_COMMIT: usize = 1_024;

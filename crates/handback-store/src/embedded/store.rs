@@ -1,0 +1,178 @@
+//! Opening, breaking and recovering.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::thread;
+use std::time::Duration;
+
+use fjall::OwnedWriteBatch;
+
+use super::database::Tables;
+use super::journal;
+use super::options::{EmbeddedOptions, OpenError};
+use super::space::Space;
+use crate::StoreError;
+
+/// Logs and values in a directory.
+pub struct EmbeddedStore {
+    path: PathBuf,
+    options: EmbeddedOptions,
+    condition: RwLock<Condition>,
+    pub(super) space: Space,
+    /// Held while a batch of records is put together and written: what is removed must not grow
+    /// meanwhile.
+    log_turn: Mutex<()>,
+    /// Held while conditions are checked and the changes written.
+    kv_turn: Mutex<()>,
+    /// Locked by us, for as long as we look at files before the database locks its own.
+    _lock: File,
+}
+
+enum Condition {
+    Open(Tables),
+    /// A write failed. What the database shows may not be on the disk.
+    Broken {
+        cause: String,
+        /// Closed only when it is recovered: closing writes what it still has.
+        tables: Option<Tables>,
+    },
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a directory, which is made if it is not there. Removes what an interrupted
+    /// write left behind.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] if somebody else has it open, if it is damaged, or if it cannot be used.
+    pub fn open(path: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let lock = lock(path)?;
+        let tables = Tables::open(&database_path(path), &options)?;
+        Ok(Self {
+            path: path.to_owned(),
+            space: Space::new(path, options.headroom_bytes),
+            options,
+            condition: RwLock::new(Condition::Open(tables)),
+            log_turn: Mutex::new(()),
+            kv_turn: Mutex::new(()),
+            _lock: lock,
+        })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open database, kept open for as long as the guard lives.
+    pub(super) fn tables(&self) -> Result<TablesGuard<'_>, StoreError> {
+        let guard = self.condition.read().unwrap_or_else(PoisonError::into_inner);
+        match &*guard {
+            Condition::Open(_) => Ok(TablesGuard(guard)),
+            Condition::Broken { cause, .. } => Err(StoreError::Broken(cause.clone())),
+        }
+    }
+
+    pub(super) fn log_turn(&self) -> MutexGuard<'_, ()> {
+        self.log_turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn kv_turn(&self) -> MutexGuard<'_, ()> {
+        self.kv_turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes and syncs a batch. If that fails, the store is broken.
+    pub(super) fn commit_rows(
+        &self,
+        tables: TablesGuard<'_>,
+        batch: OwnedWriteBatch,
+    ) -> Result<(), StoreError> {
+        let Err(error) = batch.commit() else { return Ok(()) };
+        drop(tables);
+        let cause = error.to_string();
+        let mut condition = self.condition.write().unwrap_or_else(PoisonError::into_inner);
+        if let Condition::Open(_) = &*condition {
+            let broken = Condition::Broken { cause: cause.clone(), tables: None };
+            let open = std::mem::replace(&mut *condition, broken);
+            if let (Condition::Open(open), Condition::Broken { tables, .. }) =
+                (open, &mut *condition)
+            {
+                *tables = Some(open);
+            }
+        }
+        Err(StoreError::Broken(cause))
+    }
+
+    /// As [`Log::recover`](crate::Log::recover).
+    pub(super) fn reopen(&self) -> Result<(), StoreError> {
+        let mut condition = self.condition.write().unwrap_or_else(PoisonError::into_inner);
+        if let Condition::Broken { tables, .. } = &mut *condition {
+            drop(tables.take());
+            let path = database_path(&self.path);
+            journal::rewrite(&path).map_err(OpenError::from)?;
+            *condition = Condition::Open(Tables::open(&path, &self.options)?);
+            tracing::info!("the store was reopened");
+        }
+        drop(condition);
+        self.space.check(0)
+    }
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedStore").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// An open database, borrowed.
+pub(super) struct TablesGuard<'a>(RwLockReadGuard<'a, Condition>);
+
+impl std::ops::Deref for TablesGuard<'_> {
+    type Target = Tables;
+
+    fn deref(&self) -> &Tables {
+        match &*self.0 {
+            Condition::Open(tables) => tables,
+            Condition::Broken { .. } => unreachable!("the guard is made of an open one"),
+        }
+    }
+}
+
+fn database_path(path: &Path) -> PathBuf {
+    path.join("fjall")
+}
+
+/// How often and how long to wait for another's lock. A process that is just being started has
+/// copies of all files of the one that starts it, locked ones too, for a moment.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Locks a directory for as long as the file lives. fjall has a lock of its own, but takes it after
+/// we have looked at its journals.
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(path.join("lock"))?;
+    let mut tries = 1;
+    while let Err(error) = file.try_lock() {
+        match error {
+            TryLockError::WouldBlock if tries < LOCK_TRIES => thread::sleep(LOCK_PAUSE),
+            TryLockError::WouldBlock => return Err(OpenError::Locked),
+            TryLockError::Error(error) => return Err(OpenError::Io(error)),
+        }
+        tries += 1;
+    }
+    fs::create_dir_all(database_path(path))?;
+    // The name of the database's own directory must survive a loss of power, like what is in it.
+    File::open(path)?.sync_all()?;
+    Ok(file)
+}

@@ -1,0 +1,121 @@
+//! Every engine passes the suite.
+
+use handback_store::faulty::{FaultPlan, FaultyDisk, FaultyStore};
+use handback_store::suite::Engine;
+use handback_store::{DataKey, EmbeddedOptions, EmbeddedStore, Encrypted, MemoryStore};
+use tempfile::TempDir;
+
+use crate::story;
+
+struct Memory(MemoryStore);
+
+impl Engine for Memory {
+    type Store = MemoryStore;
+
+    fn fresh() -> Self {
+        Self(MemoryStore::new())
+    }
+
+    fn store(&self) -> &MemoryStore {
+        &self.0
+    }
+
+    fn reopen(&mut self) {}
+}
+
+struct Embedded {
+    directory: TempDir,
+    store: Option<EmbeddedStore>,
+}
+
+impl Engine for Embedded {
+    type Store = EmbeddedStore;
+
+    const CASES: u32 = 40;
+
+    fn fresh() -> Self {
+        let directory = story::directory();
+        let store =
+            EmbeddedStore::open(directory.path(), EmbeddedOptions::new()).expect("the store opens");
+        Self { directory, store: Some(store) }
+    }
+
+    fn store(&self) -> &EmbeddedStore {
+        self.store.as_ref().expect("it is open")
+    }
+
+    fn reopen(&mut self) {
+        self.store = None;
+        let options = EmbeddedOptions::new();
+        self.store =
+            Some(EmbeddedStore::open(self.directory.path(), options).expect("the store opens"));
+    }
+}
+
+struct Sealed {
+    directory: TempDir,
+    key: DataKey,
+    store: Option<Encrypted<EmbeddedStore>>,
+}
+
+impl Engine for Sealed {
+    type Store = Encrypted<EmbeddedStore>;
+
+    const CASES: u32 = 40;
+
+    fn fresh() -> Self {
+        let mut sealed = Self {
+            directory: story::directory(),
+            key: DataKey::generate(&mut rand::rng()),
+            store: None,
+        };
+        sealed.reopen();
+        sealed
+    }
+
+    fn store(&self) -> &Encrypted<EmbeddedStore> {
+        self.store.as_ref().expect("it is open")
+    }
+
+    fn reopen(&mut self) {
+        self.store = None;
+        let store = EmbeddedStore::open(self.directory.path(), EmbeddedOptions::new())
+            .expect("the store opens");
+        self.store = Some(Encrypted::new(store, &self.key));
+    }
+}
+
+struct Faulty(FaultyStore);
+
+impl Engine for Faulty {
+    type Store = FaultyStore;
+
+    fn fresh() -> Self {
+        Self(FaultyDisk::new(FaultPlan::new(1)).open())
+    }
+
+    fn store(&self) -> &FaultyStore {
+        &self.0
+    }
+
+    fn reopen(&mut self) {
+        self.0.disk().crash();
+        self.0 = self.0.disk().open();
+    }
+}
+
+macro_rules! engines {
+    ($($module:ident: $engine:ident,)+) => {
+        $(mod $module {
+            handback_store::suite_of_log!(super::$engine);
+            handback_store::suite_of_kv!(super::$engine);
+        })+
+    };
+}
+
+engines! {
+    memory: Memory,
+    embedded: Embedded,
+    encrypted: Sealed,
+    faulty: Faulty,
+}

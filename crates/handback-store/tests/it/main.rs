@@ -1,0 +1,15 @@
+//! Tests of the engines and the writer.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![expect(clippy::indexing_slicing, reason = "a test that cannot go on should stop")]
+
+mod damage;
+mod encryption;
+mod engines;
+mod faults;
+mod kill;
+mod power;
+mod process;
+mod story;
+mod trouble;
+mod writer;

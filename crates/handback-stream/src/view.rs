@@ -1,0 +1,168 @@
+//! What readers see of a stream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::chain::Head;
+use crate::name::StreamId;
+use crate::record::{Genesis, Life};
+
+/// A stream as of its last commit.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct View {
+    /// What does not change.
+    pub meta: Arc<Meta>,
+    /// The number of the last record.
+    pub number: u64,
+    /// The head after it.
+    pub head: Head,
+    /// Whether no more will come.
+    pub closed: bool,
+    /// Whether it is kept for its forks only.
+    pub deleted: bool,
+}
+
+/// What does not change about a stream, but for when it was last used.
+#[derive(Debug)]
+pub struct Meta {
+    id: StreamId,
+    path: String,
+    content_type: String,
+    life: Life,
+    key_commitment: Option<[u8; 32]>,
+    created: u64,
+    touched: AtomicU64,
+    segments: Vec<Segment>,
+}
+
+/// Records that a stream shows: its own, or some that it shares with what it was forked from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "readers take it apart")]
+pub struct Segment {
+    /// In which log they are.
+    pub id: StreamId,
+    /// The records after this number.
+    pub after: u64,
+    /// Up to this one, or to the end.
+    pub upto: Option<u64>,
+}
+
+impl Segment {
+    pub(crate) const fn own(id: StreamId, start: u64) -> Self {
+        Self { id, after: start, upto: None }
+    }
+}
+
+impl Meta {
+    pub(crate) fn new(
+        id: StreamId,
+        genesis: &Genesis,
+        created: u64,
+        touched: u64,
+        segments: Vec<Segment>,
+    ) -> Self {
+        Self {
+            id,
+            path: genesis.path.clone(),
+            content_type: genesis.content_type.clone(),
+            life: genesis.life,
+            key_commitment: genesis.key_commitment,
+            created,
+            touched: AtomicU64::new(touched),
+            segments,
+        }
+    }
+
+    /// Which stream.
+    #[must_use]
+    pub const fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What was asked for when it was created.
+    #[must_use]
+    pub fn content_type(&self) -> &str {
+        &self.content_type
+    }
+
+    /// Whether its appends are JSON messages.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        crate::state::same_type(&self.content_type, "application/json")
+    }
+
+    /// Whether its bytes are text: JSON, or `text/…`.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        self.is_json() || self.content_type.trim_start().to_ascii_lowercase().starts_with("text/")
+    }
+
+    /// How long it lives.
+    #[must_use]
+    pub const fn life(&self) -> Life {
+        self.life
+    }
+
+    /// What its own key is known by, if it is encrypted.
+    #[must_use]
+    pub const fn key_commitment(&self) -> Option<&[u8; 32]> {
+        self.key_commitment.as_ref()
+    }
+
+    /// When it was created, in milliseconds since 1970.
+    #[must_use]
+    pub const fn created(&self) -> u64 {
+        self.created
+    }
+
+    /// When it was last read or written.
+    #[must_use]
+    pub fn touched(&self) -> u64 {
+        self.touched.load(Ordering::Relaxed)
+    }
+
+    /// It was read or written now.
+    pub fn touch(&self, now: u64) {
+        self.touched.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// When it ends if nobody reads or writes it any more.
+    #[must_use]
+    pub fn ends_at(&self) -> Option<u64> {
+        match self.life {
+            Life::Unlimited => None,
+            Life::Sliding { ttl_s } => {
+                Some(self.touched().saturating_add(ttl_s.saturating_mul(1000)))
+            }
+            Life::Until(until) => Some(until),
+        }
+    }
+
+    /// Whether its life is over.
+    #[must_use]
+    pub fn is_over(&self, now: u64) -> bool {
+        self.ends_at().is_some_and(|end| now >= end)
+    }
+
+    /// What it shows, in order: the last one is its own.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The records after a number, of one log: as far as that one goes.
+    #[must_use]
+    pub fn segment_after(&self, number: u64) -> Segment {
+        let found =
+            self.segments.iter().find(|segment| segment.upto.is_none_or(|upto| number < upto));
+        let found = found.copied().unwrap_or_else(|| Segment::own(self.id, number));
+        Segment { after: found.after.max(number), ..found }
+    }
+}

@@ -1,0 +1,8 @@
+//! Handback's own protocols on sockets.
+//!
+//! Everything here takes requests that were read from a connection, and gives responses: listeners,
+//! identities and configuration are the business of the server.
+
+pub mod body;
+pub mod guard;
+pub mod streams;

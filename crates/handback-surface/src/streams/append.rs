@@ -1,0 +1,85 @@
+//! `POST`: append, close, or both.
+
+use bytes::Bytes;
+use handback_stream::{Append, Appended, Command, NameId, Payload, Reply};
+use hyper::body::Body;
+use hyper::header::HeaderValue;
+use hyper::{Request, Response, StatusCode};
+
+use super::answer;
+use super::params::{self, Bad, CLOSED, NEXT_OFFSET, PRODUCER_EPOCH, PRODUCER_SEQ};
+use super::routes::{Answered, StreamRoutes, body};
+use crate::body::ReplyBody;
+
+/// Producers whose ids start so have their epochs from the server.
+const MINTED: &str = "hb:";
+
+impl StreamRoutes {
+    pub(super) async fn append<B>(&self, name: NameId, request: Request<B>) -> Answered
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, incoming) = request.into_parts();
+        let headers = &parts.headers;
+        let closes = params::closed(headers)?;
+        let producer = params::producer(headers)?;
+        if producer.as_ref().is_some_and(|tag| tag.id.starts_with(MINTED)) {
+            let text = "the epoch of this producer is given by the server";
+            let response = answer::error(StatusCode::FORBIDDEN, "TICKET", text);
+            return Err(Box::new(response));
+        }
+        let writer_seq = params::writer_seq(headers)?;
+        let content_type = params::content_type(headers)?;
+        let body = body(incoming).await?;
+        if body.is_empty() && !closes {
+            return Err(Bad("the body is empty").into());
+        }
+        let size = body.len();
+        let now = self.streams.now();
+        let payload = if body.is_empty() {
+            None
+        } else {
+            if content_type.is_none() {
+                return Err(Bad("an append needs a content type").into());
+            }
+            let view = self.view(name).await?;
+            // A stream that is closed says so first, whatever the body is.
+            let is_json = view.meta.is_json() && !view.closed;
+            Some(Payload::parse(body, is_json).map_err(|_| Bad("the body is not JSON messages"))?)
+        };
+        let mut append = Append::new(name, payload, closes, now)
+            .producer(producer.clone())
+            .writer_seq(writer_seq);
+        if let Some(content_type) = content_type {
+            append = append.content_type(content_type);
+        }
+        let reply = self.command(Command::Append(append.encoded()), size).await?;
+        let Reply::Appended(appended) = reply else {
+            return Ok(answer::status(StatusCode::NO_CONTENT));
+        };
+        if appended.differs {
+            let producer = producer.as_ref().map(|tag| tag.id.as_str());
+            tracing::warn!(stream = ?name, producer, "a sequence came again with other bytes");
+        }
+        Ok(appended_response(&appended, size > 0))
+    }
+}
+
+fn appended_response(appended: &Appended, has_data: bool) -> Response<ReplyBody> {
+    let status = match appended.producer {
+        Some(_) if has_data && !appended.is_duplicate => StatusCode::OK,
+        _ => StatusCode::NO_CONTENT,
+    };
+    let mut response = answer::status(status);
+    let headers = response.headers_mut();
+    headers.insert(NEXT_OFFSET, answer::offset(appended.number));
+    if appended.closed {
+        headers.insert(CLOSED, HeaderValue::from_static("true"));
+    }
+    if let Some((epoch, seq)) = appended.producer {
+        headers.insert(PRODUCER_EPOCH, epoch.into());
+        headers.insert(PRODUCER_SEQ, seq.into());
+    }
+    response
+}

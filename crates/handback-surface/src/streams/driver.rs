@@ -1,0 +1,628 @@
+//! Drives the hub: one thread that takes what waits, commits it, and answers.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use handback_store::{Batch, Log, LogId, ReadLimit, Record as LogRecord, StoreError};
+use handback_stream::{
+    Command, Commit, Done, Hub, NameId, RecoverError, Recovery, Reply, Signature, SigningKey,
+    Stored, StreamId, View, Write,
+};
+use tokio::sync::{oneshot, watch};
+
+/// What tells the time, in milliseconds since 1970.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Bytes of commands that may wait for the writer: what a second of writing clears.
+const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// What a command counts besides its payload.
+const COMMAND_BYTES: usize = 512;
+
+/// Bytes of commands that go into one commit.
+const COMMIT_BYTES_MAX: usize = 8 << 20;
+
+/// Commands that go into one commit.
+const COMMIT_COMMANDS_MAX: usize = 4096;
+
+/// How often the writer looks for what has outlived its time.
+const SWEEP_EVERY_MS: u64 = 250;
+
+/// How often a store that failed is tried again.
+const RECOVER_EVERY: Duration = Duration::from_millis(500);
+
+/// How many milliseconds a reader waits for the signature of the last commit.
+const SIGNATURE_WAITS: usize = 200;
+
+/// Records kept in memory per stream, for readers at its end.
+const TAIL_RECORDS: usize = 64;
+
+/// Bytes of them.
+const TAIL_BYTES: usize = 256 << 10;
+
+/// Records read from the store at a time when a stream is recovered.
+const RECOVER_LIMIT: ReadLimit = ReadLimit { records: 1024, bytes: 4 << 20 };
+
+/// All streams, to be used by many at once.
+pub struct Streams {
+    log: Arc<dyn Log>,
+    shared: Arc<Shared>,
+    commands: Mutex<Option<mpsc::Sender<Waiting>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    clock: Clock,
+}
+
+/// Why a command was not answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotTaken {
+    /// Too much is waiting.
+    #[error("too much is waiting to be written")]
+    Busy,
+    /// The store does not take writes; why is for operators.
+    #[error("the store does not take writes: {0}")]
+    ReadOnly(String),
+    /// The server is going down.
+    #[error("the server is stopping")]
+    Stopping,
+}
+
+/// Whether writes are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// What is acknowledged is durable.
+    Durable,
+    /// Writes are refused, for this reason.
+    ReadOnly(String),
+}
+
+struct Waiting {
+    command: Command,
+    bytes: usize,
+    reply: oneshot::Sender<Result<Reply, NotTaken>>,
+}
+
+/// What the writer shows to readers.
+struct Shared {
+    channels: RwLock<HashMap<NameId, Arc<Channel>>>,
+    queued: AtomicUsize,
+    mode: watch::Sender<Mode>,
+    stopping: AtomicBool,
+    /// The last one, which is stored with the next commit only.
+    signature: Mutex<Option<Signature>>,
+    /// Counts commits that changed what readers see.
+    changes: watch::Sender<u64>,
+}
+
+/// What readers of one stream wait on.
+struct Channel {
+    view: watch::Sender<Option<View>>,
+    tail: Mutex<Tail>,
+}
+
+/// The last records of a stream.
+#[derive(Default)]
+struct Tail {
+    records: VecDeque<(u64, Bytes)>,
+    bytes: usize,
+}
+
+impl Streams {
+    /// The streams of a log. With a key, commits are signed.
+    ///
+    /// # Errors
+    ///
+    /// [`RecoverError`] if what is stored cannot be read, or is damaged.
+    pub fn open(
+        log: Arc<dyn Log>,
+        key: Option<Arc<SigningKey>>,
+        clock: Clock,
+    ) -> Result<Arc<Self>, RecoverError<StoreError>> {
+        let (hub, views) = Hub::recover(&mut Source(log.as_ref()), key.clone())?;
+        let shared = Arc::new(Shared {
+            channels: RwLock::default(),
+            queued: AtomicUsize::new(0),
+            mode: watch::Sender::new(Mode::Durable),
+            stopping: AtomicBool::new(false),
+            signature: Mutex::new(hub.last_signature()),
+            changes: watch::Sender::new(0),
+        });
+        shared.publish(views);
+        let (sender, commands) = mpsc::channel();
+        let writer = Writer {
+            log: Arc::clone(&log),
+            hub,
+            key,
+            shared: Arc::clone(&shared),
+            clock: Arc::clone(&clock),
+            commands,
+        };
+        let thread = std::thread::Builder::new().name("streams".to_owned());
+        // Without a thread there is no server; nothing was started yet.
+        let handle = thread.spawn(move || writer.run()).map_err(|error| {
+            RecoverError::Read(StoreError::Unavailable(format!("no thread: {error}")))
+        })?;
+        Ok(Arc::new(Self {
+            log,
+            shared,
+            commands: Mutex::new(Some(sender)),
+            writer: Mutex::new(Some(handle)),
+            clock,
+        }))
+    }
+
+    /// The time, in milliseconds since 1970.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
+    /// Has a command done. What it answers is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`NotTaken`] if it was not done. After [`NotTaken::ReadOnly`] it may have been done: a retry
+    /// with the same producer sequence finds out.
+    pub async fn command(&self, command: Command, payload: usize) -> Result<Reply, NotTaken> {
+        let bytes = payload + COMMAND_BYTES;
+        if self.shared.queued.fetch_add(bytes, Ordering::Relaxed) > QUEUE_BYTES_MAX {
+            self.shared.queued.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(NotTaken::Busy);
+        }
+        let (reply, answer) = oneshot::channel();
+        let sent = match &*lock(&self.commands) {
+            Some(sender) => sender.send(Waiting { command, bytes, reply }).is_ok(),
+            None => false,
+        };
+        if !sent {
+            self.shared.queued.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(NotTaken::Stopping);
+        }
+        answer.await.unwrap_or(Err(NotTaken::Stopping))
+    }
+
+    /// A stream as it is now.
+    #[must_use]
+    pub fn view(&self, name: NameId) -> Option<View> {
+        self.shared.channel(name).and_then(|channel| channel.view.borrow().clone())
+    }
+
+    /// A stream, with what tells of its changes.
+    #[must_use]
+    pub fn watch(&self, name: NameId) -> Option<watch::Receiver<Option<View>>> {
+        let receiver = self.shared.channel(name)?.view.subscribe();
+        let is_there = receiver.borrow().is_some();
+        is_there.then_some(receiver)
+    }
+
+    /// Paths of all streams of an owner that are not deleted, with how far they go.
+    #[must_use]
+    pub fn all(&self) -> Vec<View> {
+        let channels = self.shared.channels.read().unwrap_or_else(PoisonError::into_inner);
+        let views = channels.values().filter_map(|channel| channel.view.borrow().clone());
+        views.filter(|view| !view.deleted).collect()
+    }
+
+    /// Tells whenever a stream has changed.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
+    }
+
+    /// Whether writes are taken.
+    #[must_use]
+    pub fn mode(&self) -> watch::Receiver<Mode> {
+        self.shared.mode.subscribe()
+    }
+
+    /// The records of a stream after a number, up to what the view shows, and not more than
+    /// `limit`; each with its number.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if they cannot be read.
+    pub async fn read(
+        self: &Arc<Self>,
+        view: &View,
+        after: u64,
+        limit: ReadLimit,
+    ) -> Result<Vec<(u64, Stored)>, StoreError> {
+        if after >= view.number {
+            return Ok(Vec::new());
+        }
+        let name = view.meta.id().name();
+        if let Some(channel) = self.shared.channel(name)
+            && let Some(found) = lock(&channel.tail).after(view, after, limit)
+        {
+            return decoded(view.meta.id(), found);
+        }
+        let (this, view) = (Arc::clone(self), view.clone());
+        let read = tokio::task::spawn_blocking(move || this.read_stored(&view, after, limit));
+        read.await.unwrap_or_else(|_| Err(StoreError::Unavailable("reading was stopped".into())))
+    }
+
+    fn read_stored(
+        &self,
+        view: &View,
+        after: u64,
+        limit: ReadLimit,
+    ) -> Result<Vec<(u64, Stored)>, StoreError> {
+        let mut found: Vec<(u64, Bytes)> = Vec::new();
+        let (mut after, mut bytes) = (after, 0);
+        while after < view.number && found.len() < limit.records && bytes < limit.bytes {
+            let segment = view.meta.segment_after(after);
+            let upto = segment.upto.unwrap_or(view.number).min(view.number);
+            let limit = ReadLimit {
+                records: (limit.records - found.len())
+                    .min(usize::try_from(upto - segment.after).unwrap_or(usize::MAX)),
+                bytes: limit.bytes - bytes,
+            };
+            let id = LogId::from_bytes(*segment.id.as_bytes());
+            let records = self.log.read(id, segment.after + 1, limit)?;
+            let Some(last) = records.last() else {
+                return Err(StoreError::Damaged(format!("records of {} are missing", segment.id)));
+            };
+            after = last.number;
+            bytes += records.iter().map(|record| record.bytes.len()).sum::<usize>();
+            found.extend(records.into_iter().map(|record| (record.number, record.bytes)));
+        }
+        decoded(view.meta.id(), found)
+    }
+
+    /// Records of one log from a number on, up to another.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if they cannot be read, or there are none.
+    pub fn stored(
+        &self,
+        id: StreamId,
+        from: u64,
+        upto: u64,
+        limit: ReadLimit,
+    ) -> Result<Vec<(u64, Stored)>, StoreError> {
+        let records = self.log.read(LogId::from_bytes(*id.as_bytes()), from, limit)?;
+        let found: Vec<_> = records
+            .into_iter()
+            .filter(|record| record.number <= upto)
+            .map(|record| (record.number, record.bytes))
+            .collect();
+        if found.is_empty() {
+            return Err(StoreError::Damaged(format!("record {from} of {id} is missing")));
+        }
+        decoded(id, found)
+    }
+
+    /// The stored record of a number, also the first one.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if it cannot be read.
+    pub fn record(&self, view: &View, number: u64) -> Result<Option<Stored>, StoreError> {
+        let segments = view.meta.segments();
+        let holds = |segment: &&handback_stream::Segment| {
+            number >= segment.after && segment.upto.is_none_or(|upto| number <= upto)
+        };
+        let Some(segment) = segments.iter().find(holds) else { return Ok(None) };
+        let id = LogId::from_bytes(*segment.id.as_bytes());
+        let limit = ReadLimit { records: 1, bytes: 1 };
+        let found = self.log.read(id, number, limit)?;
+        Ok(found.first().filter(|r| r.number == number).and_then(|r| Stored::decode(&r.bytes)))
+    }
+
+    /// A commit, and its signature: nothing if commits were not signed then. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if it cannot be read.
+    pub fn commit(&self, number: u64) -> Result<Option<(Commit, Signature)>, StoreError> {
+        let one = |id: StreamId| -> Result<Option<Bytes>, StoreError> {
+            let limit = ReadLimit { records: 1, bytes: 1 };
+            let found = self.log.read(LogId::from_bytes(*id.as_bytes()), number, limit)?;
+            Ok(found.into_iter().find(|r| r.number == number).map(|r| r.bytes))
+        };
+        let damaged = || StoreError::Damaged(format!("commit {number}"));
+        let Some(commit) = one(StreamId::COMMITS)? else { return Ok(None) };
+        let commit = Commit::decode(number, &commit).ok_or_else(damaged)?;
+        // The last one is signed after it was acknowledged: some microseconds later.
+        for _ in 0..SIGNATURE_WAITS {
+            let last = *lock(&self.shared.signature);
+            if let Some(last) = last.filter(|last| last.commit == number) {
+                return Ok(Some((commit, last)));
+            }
+            if let Some(bytes) = one(StreamId::SIGNATURES)? {
+                let signature = Signature::decode(number, &bytes).ok_or_else(damaged)?;
+                return Ok(Some((commit, signature)));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(None)
+    }
+
+    /// Takes no more commands, and waits until those that were taken are done.
+    pub fn stop(&self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        drop(lock(&self.commands).take());
+        if let Some(writer) = lock(&self.writer).take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streams").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn decoded(id: StreamId, found: Vec<(u64, Bytes)>) -> Result<Vec<(u64, Stored)>, StoreError> {
+    let decode = |(number, bytes): (u64, Bytes)| {
+        let stored = Stored::decode(&bytes);
+        let damaged = || StoreError::Damaged(format!("record {number} of {id}"));
+        stored.map(|stored| (number, stored)).ok_or_else(damaged)
+    };
+    found.into_iter().map(decode).collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn channel(&self, name: NameId) -> Option<Arc<Channel>> {
+        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+        channels.get(&name).map(Arc::clone)
+    }
+
+    fn publish(&self, views: Vec<(NameId, Option<View>)>) {
+        for (name, view) in views {
+            match (self.channel(name), view) {
+                (Some(channel), Some(view)) => {
+                    channel.view.send_replace(Some(view));
+                }
+                (Some(channel), None) => {
+                    channel.view.send_replace(None);
+                    let mut channels =
+                        self.channels.write().unwrap_or_else(PoisonError::into_inner);
+                    channels.remove(&name);
+                }
+                (None, Some(view)) => {
+                    let view = watch::Sender::new(Some(view));
+                    let channel = Arc::new(Channel { view, tail: Mutex::default() });
+                    let mut channels =
+                        self.channels.write().unwrap_or_else(PoisonError::into_inner);
+                    channels.insert(name, channel);
+                }
+                (None, None) => {}
+            }
+        }
+    }
+}
+
+impl Tail {
+    fn push(&mut self, number: u64, bytes: Bytes) {
+        if self.records.back().is_some_and(|(last, _)| last + 1 != number) {
+            *self = Self::default();
+        }
+        self.bytes += bytes.len();
+        self.records.push_back((number, bytes));
+        while self.records.len() > TAIL_RECORDS || self.bytes > TAIL_BYTES {
+            let Some((_, bytes)) = self.records.pop_front() else { break };
+            self.bytes -= bytes.len();
+        }
+    }
+
+    /// What is wanted, if all of it is here.
+    fn after(&self, view: &View, after: u64, limit: ReadLimit) -> Option<Vec<(u64, Bytes)>> {
+        let (first, _) = self.records.front()?;
+        let skipped = usize::try_from((after + 1).checked_sub(*first)?).ok()?;
+        let mut bytes = 0;
+        let wanted = self.records.iter().skip(skipped).take(limit.records).take_while(|(n, b)| {
+            let fits = *n <= view.number && bytes <= limit.bytes;
+            bytes += b.len();
+            fits
+        });
+        let wanted: Vec<_> = wanted.cloned().collect();
+        (!wanted.is_empty()).then_some(wanted)
+    }
+}
+
+/// The thread.
+struct Writer {
+    log: Arc<dyn Log>,
+    hub: Hub,
+    key: Option<Arc<SigningKey>>,
+    shared: Arc<Shared>,
+    clock: Clock,
+    commands: mpsc::Receiver<Waiting>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        let mut swept = (self.clock)();
+        loop {
+            let first = match self.commands.recv_timeout(Duration::from_millis(SWEEP_EVERY_MS)) {
+                Ok(first) => Some(first),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let now = (self.clock)();
+            let mut replies = Vec::new();
+            let mut bytes = 0;
+            let mut next = first;
+            while let Some(waiting) = next.take() {
+                bytes += waiting.bytes;
+                let ticket = replies.len() as u64;
+                replies.push(waiting.reply);
+                self.hub.submit(ticket, waiting.command, now);
+                if bytes < COMMIT_BYTES_MAX && replies.len() < COMMIT_COMMANDS_MAX {
+                    next = self.commands.try_recv().ok();
+                }
+            }
+            self.shared.queued.fetch_sub(bytes, Ordering::Relaxed);
+            if now.saturating_sub(swept) >= SWEEP_EVERY_MS {
+                swept = now;
+                self.hub.sweep(now);
+            }
+            match self.commit(now) {
+                Ok(done) => {
+                    if !done.published.is_empty() {
+                        self.shared.publish(done.published);
+                        self.shared.changes.send_modify(|count| *count += 1);
+                    }
+                    for ((_, reply), waiting) in done.replies.into_iter().zip(replies) {
+                        let _ = waiting.send(Ok(reply));
+                    }
+                    if let Some(signature) = self.hub.sign() {
+                        *lock(&self.shared.signature) = Some(signature);
+                    }
+                }
+                Err(error) => {
+                    let reason = error.to_string();
+                    tracing::error!(%reason, "the store does not take writes");
+                    self.shared.mode.send_replace(Mode::ReadOnly(reason.clone()));
+                    for waiting in replies {
+                        let _ = waiting.send(Err(NotTaken::ReadOnly(reason.clone())));
+                    }
+                    if !self.recover() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, now: u64) -> Result<Done, StoreError> {
+        if let Some(write) = self.hub.take_write(now) {
+            let batch = batch(&write);
+            self.log.commit(&batch)?;
+            for (id, number, bytes) in write.records {
+                if let Some(channel) = self.shared.channel(id.name()) {
+                    lock(&channel.tail).push(number, bytes);
+                }
+            }
+        }
+        Ok(self.hub.committed())
+    }
+
+    /// Refuses commands until the store works again. False if there will be no more.
+    fn recover(&mut self) -> bool {
+        loop {
+            match self.reopened() {
+                Ok(()) => {
+                    tracing::info!("the store takes writes again");
+                    self.shared.mode.send_replace(Mode::Durable);
+                    return true;
+                }
+                Err(error) => {
+                    let reason = error.to_string();
+                    tracing::debug!(%reason, "the store still does not take writes");
+                    let before = self.shared.mode.borrow().clone();
+                    if before != Mode::ReadOnly(reason.clone()) {
+                        self.shared.mode.send_replace(Mode::ReadOnly(reason.clone()));
+                    }
+                    if !self.refuse(&reason) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    fn reopened(&mut self) -> Result<(), RecoverError<StoreError>> {
+        self.log.recover()?;
+        let (hub, views) = Hub::recover(&mut Source(self.log.as_ref()), self.key.clone())?;
+        self.hub = hub;
+        // What is there now may be more than was shown, never less.
+        let known: Vec<_> = {
+            let channels = self.shared.channels.read().unwrap_or_else(PoisonError::into_inner);
+            channels.iter().map(|(name, channel)| (*name, Arc::clone(channel))).collect()
+        };
+        for (name, channel) in known {
+            *lock(&channel.tail) = Tail::default();
+            if !views.iter().any(|(there, _)| *there == name) {
+                self.shared.publish(vec![(name, None)]);
+            }
+        }
+        self.shared.publish(views);
+        Ok(())
+    }
+
+    /// Answers what comes for a while. False if nothing will come any more.
+    fn refuse(&self, reason: &str) -> bool {
+        let deadline = std::time::Instant::now() + RECOVER_EVERY;
+        loop {
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            match self.commands.recv_timeout(left) {
+                Ok(waiting) => {
+                    self.shared.queued.fetch_sub(waiting.bytes, Ordering::Relaxed);
+                    let _ = waiting.reply.send(Err(NotTaken::ReadOnly(reason.to_owned())));
+                }
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+    }
+}
+
+fn batch(write: &Write) -> Batch {
+    let log = |id: &StreamId| LogId::from_bytes(*id.as_bytes());
+    Batch {
+        records: write
+            .records
+            .iter()
+            .map(|(id, number, bytes)| LogRecord {
+                log: log(id),
+                number: *number,
+                bytes: bytes.clone(),
+            })
+            .collect(),
+        notes: write.notes.iter().map(|(id, note)| (log(id), note.clone())).collect(),
+        removed: write.removed.iter().map(log).collect(),
+    }
+}
+
+/// What a hub is recovered from.
+struct Source<'a>(&'a dyn Log);
+
+/// Notes read at a time.
+const NOTES_PER_READ: usize = 1024;
+
+impl Recovery for Source<'_> {
+    type Error = StoreError;
+
+    fn notes(&mut self) -> Result<Vec<(StreamId, Bytes)>, StoreError> {
+        let mut all = Vec::new();
+        let mut after = None;
+        loop {
+            let some = self.0.noted(after, NOTES_PER_READ)?;
+            let Some((last, _)) = some.last() else { return Ok(all) };
+            after = Some(*last);
+            let id = |log: LogId| StreamId::from_bytes(*log.as_bytes());
+            all.extend(some.into_iter().map(|(log, note)| (id(log), note)));
+        }
+    }
+
+    fn records(&mut self, log: StreamId, from: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        let records = self.0.read(LogId::from_bytes(*log.as_bytes()), from, RECOVER_LIMIT)?;
+        Ok(records.into_iter().map(|record| (record.number, record.bytes)).collect())
+    }
+
+    fn last(&mut self, log: StreamId) -> Result<Option<(u64, Bytes)>, StoreError> {
+        let last = self.0.last(LogId::from_bytes(*log.as_bytes()))?;
+        Ok(last.map(|record| (record.number, record.bytes)))
+    }
+}

@@ -1,0 +1,21 @@
+//! The Durable Streams protocol.
+//!
+//! `PUT` creates, `POST` appends and closes, `GET` reads (also `live=long-poll` and `live=sse`),
+//! `HEAD` tells, `DELETE` deletes. What the server adds is additive: a client that knows the
+//! protocol only notices nothing of it.
+
+mod answer;
+mod append;
+mod create;
+mod cursor;
+mod driver;
+mod live;
+mod params;
+mod read;
+mod records;
+mod routes;
+mod subscriptions;
+
+pub use driver::{Clock, Mode, NotTaken, Streams};
+pub use routes::{PREFIX, Settings, StreamRoutes, SubscriptionSettings};
+pub use subscriptions::Targets;

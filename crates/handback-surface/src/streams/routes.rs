@@ -1,0 +1,226 @@
+//! From requests to responses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use handback_store::{Kv, StoreError};
+use handback_stream::{Command, MAX_PAYLOAD_BYTES, NameId, SigningKey, StreamName, View};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Body;
+use hyper::header::{ALLOW, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+
+use super::answer;
+use super::driver::Streams;
+use super::params::{Bad, decoded};
+use super::subscriptions::{CONTROL, Subscriptions, Targets};
+use crate::body::ReplyBody;
+
+/// What operators choose about streams.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// How long a long poll waits.
+    pub long_poll: Duration,
+    /// How long an event stream is kept open: then clients come back, and caches can join them.
+    pub sse_life: Duration,
+    /// Bytes of a page of a read.
+    pub page_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            long_poll: Duration::from_secs(15),
+            sse_life: Duration::from_secs(60),
+            page_bytes: 4 << 20,
+        }
+    }
+}
+
+impl Settings {
+    /// With another wait of long polls.
+    #[must_use]
+    pub const fn long_poll(mut self, time: Duration) -> Self {
+        self.long_poll = time;
+        self
+    }
+}
+
+/// The routes under which streams are.
+#[derive(Clone, Debug)]
+pub struct StreamRoutes {
+    pub(super) streams: Arc<Streams>,
+    pub(super) settings: Settings,
+    subscriptions: Option<Arc<Subscriptions>>,
+}
+
+/// What subscriptions need.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "servers write it as a literal")]
+pub struct SubscriptionSettings {
+    /// Where they are kept.
+    pub kv: Arc<dyn Kv>,
+    /// What webhooks are signed with.
+    pub key: SigningKey,
+    /// Where webhooks may go.
+    pub targets: Targets,
+    /// What URLs of this server start with, such as `http://127.0.0.1:8420`.
+    pub base: String,
+}
+
+/// What streams are under.
+pub const PREFIX: &str = "/v1/stream/";
+
+const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
+
+/// Bytes of a body that is too large that are read before it is refused, so that clients that send
+/// all of it before they listen get the answer.
+const DRAIN_BYTES_MAX: usize = 4 * MAX_PAYLOAD_BYTES;
+
+impl StreamRoutes {
+    /// Routes to these streams.
+    #[must_use]
+    pub const fn new(streams: Arc<Streams>, settings: Settings) -> Self {
+        Self { streams, settings, subscriptions: None }
+    }
+
+    /// With subscriptions. Inside a runtime only.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if those that are stored cannot be read.
+    pub fn with_subscriptions(
+        mut self,
+        settings: SubscriptionSettings,
+    ) -> Result<Self, StoreError> {
+        let SubscriptionSettings { kv, key, targets, base } = settings;
+        let streams = Arc::clone(&self.streams);
+        self.subscriptions = Some(Subscriptions::open(streams, kv, key, targets, base)?);
+        Ok(self)
+    }
+
+    /// Whether writes are taken.
+    #[must_use]
+    pub fn mode(&self) -> tokio::sync::watch::Receiver<super::Mode> {
+        self.streams.mode()
+    }
+
+    /// Answers a request whose path starts with [`PREFIX`], by a caller with this namespace.
+    pub async fn handle<B>(&self, request: Request<B>, owner: &str) -> Response<ReplyBody>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let path = request.uri().path().to_owned();
+        if let Some(control) = path.strip_prefix(PREFIX).and_then(|path| path.strip_prefix(CONTROL))
+        {
+            return match &self.subscriptions {
+                Some(subscriptions) => subscriptions.handle(request, control, owner).await,
+                None => answer::refused(&handback_stream::Refusal::NotFound),
+            };
+        }
+        let name = match stream_name(owner, &path) {
+            Ok(name) => name,
+            Err(bad) => return bad.into(),
+        };
+        let answered = match *request.method() {
+            Method::POST => self.append(name.id(), request).await,
+            Method::GET => self.read(name.id(), &request).await,
+            Method::HEAD => self.head(name.id()).await,
+            Method::PUT => self.create(name, request).await,
+            Method::DELETE => self.delete(name.id()).await,
+            _ => {
+                let mut response = answer::status(StatusCode::METHOD_NOT_ALLOWED);
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static(METHODS));
+                Ok(response)
+            }
+        };
+        answered.unwrap_or_else(|response| *response)
+    }
+
+    async fn delete(&self, name: NameId) -> Answered {
+        self.command(Command::Delete(name), 0).await?;
+        Ok(answer::status(StatusCode::NO_CONTENT))
+    }
+
+    /// Has a command done.
+    pub(super) async fn command(
+        &self,
+        command: Command,
+        payload: usize,
+    ) -> Result<handback_stream::Reply, Box<Response<ReplyBody>>> {
+        use handback_stream::Reply;
+        match self.streams.command(command, payload).await {
+            Ok(Reply::Refused(refusal)) => Err(Box::new(answer::refused(&refusal))),
+            Ok(reply) => Ok(reply),
+            Err(why) => Err(Box::new(answer::not_taken(&why))),
+        }
+    }
+
+    /// A stream that can be read.
+    pub(super) async fn view(&self, name: NameId) -> Result<View, Box<Response<ReplyBody>>> {
+        use handback_stream::Refusal;
+        let refused = |refusal| Err(Box::new(answer::refused(&refusal)));
+        let Some(mut view) = self.streams.view(name) else { return refused(Refusal::NotFound) };
+        if !view.deleted && view.meta.is_over(self.streams.now()) {
+            // Also while writes are not taken, what is over is over.
+            let _ = self.streams.command(Command::Expire(name), 0).await;
+            match self.streams.view(name) {
+                Some(now) if now.deleted => view = now,
+                _ => return refused(Refusal::NotFound),
+            }
+        }
+        if view.deleted { refused(Refusal::Gone) } else { Ok(view) }
+    }
+}
+
+/// An answer, or another one.
+pub(super) type Answered = Result<Response<ReplyBody>, Box<Response<ReplyBody>>>;
+
+/// Reads a body of at most [`MAX_PAYLOAD_BYTES`].
+pub(super) async fn body<B>(body: B) -> Result<Bytes, Box<Response<ReplyBody>>>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let too_large = || {
+        let text = format!("the body has more than {MAX_PAYLOAD_BYTES} bytes");
+        Box::new(answer::error(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", &text))
+    };
+    let expected = body.size_hint().exact();
+    if expected.is_some_and(|bytes| bytes > MAX_PAYLOAD_BYTES as u64) {
+        let mut drained = 0;
+        let mut body = std::pin::pin!(body);
+        while let Some(Ok(frame)) = body.frame().await {
+            drained += frame.data_ref().map_or(0, Bytes::len);
+            if drained > DRAIN_BYTES_MAX {
+                break;
+            }
+        }
+        return Err(too_large());
+    }
+    match Limited::new(body, MAX_PAYLOAD_BYTES).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(_) => Err(Box::new(Bad("the body ended too early").into())),
+    }
+}
+
+/// The name of the stream at the path of a request.
+pub(super) fn stream_name(owner: &str, path: &str) -> Result<StreamName, Bad> {
+    let bad = Bad("not the path of a stream");
+    let path = decoded(path.strip_prefix(PREFIX).ok_or(bad)?)?;
+    // Also when it is spelled in another way, this is no stream.
+    if path.split('/').next() == Some(CONTROL.trim_end_matches('/')) {
+        return Err(bad);
+    }
+    StreamName::new(owner, &path).map_err(|_| bad)
+}
+
+impl From<Bad> for Box<Response<ReplyBody>> {
+    fn from(bad: Bad) -> Self {
+        Self::new(bad.into())
+    }
+}
