@@ -110,7 +110,7 @@ pub struct Fetch<'a> {
     /// Where the window is.
     pub window: Window<'a>,
     /// The columns that the answer needs; all of them if there is no list. A collection may give
-    /// more.
+    /// more, and then says so: [`Fetched::columns`].
     pub columns: Option<&'a [String]>,
     /// Once the items of a window are longer than this together, a collection may leave out the
     /// rest (those farthest from where the window starts), and says that there are more. The first
@@ -118,6 +118,8 @@ pub struct Fetch<'a> {
     pub budget_bytes: usize,
     /// Which rows need their places.
     pub places: Places,
+    /// Whether to count what matches, as of the moment of the rows: [`Fetched::total`].
+    pub total: bool,
 }
 
 /// Which rows of a window need their places.
@@ -266,6 +268,20 @@ pub struct Fetched {
     pub more_after: bool,
     /// What an operator should know about how the rows were found.
     pub served: Served,
+    /// What the items have.
+    pub columns: Columns,
+    /// How many items match, if [`Fetch::total`] asks for it.
+    pub total: Option<u64>,
+}
+
+/// What the items of a window have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a collection selects columns or does not")]
+pub enum Columns {
+    /// Whatever they have in their source: what was not asked for has yet to be left out.
+    All,
+    /// The columns of [`Fetch::columns`], and nothing else. A promise: nobody looks again.
+    Asked,
 }
 
 /// How the rows of a window were found.
@@ -325,9 +341,13 @@ pub enum CollectionError {
     /// The source did not answer in time, is locked, or cannot be reached: to try again later.
     #[error("the source is not available: {0}")]
     Unavailable(String),
-    /// The source holds something that cannot be shown, such as text that is not UTF-8.
+    /// The source holds something that cannot be shown, such as text that is not UTF-8. Never said
+    /// of a source that merely did not take a question.
     #[error("the source is damaged: {0}")]
     Damaged(String),
+    /// The source did not take what it was asked, for a reason of its own.
+    #[error("the source did not take the question: {0}")]
+    Refused(String),
     /// An item, or a copy of items, is larger than what may be held.
     #[error("{what} has more than {limit} {unit}")]
     TooLarge {

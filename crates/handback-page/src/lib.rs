@@ -17,8 +17,8 @@ pub mod shelf;
 pub mod text;
 
 pub use collection::{
-    About, Collection, CollectionError, Fetch, Fetched, ItemText, Places, Query, Row, Search,
-    Served, Sink, Window,
+    About, Collection, CollectionError, Columns, Fetch, Fetched, ItemText, Places, Query, Row,
+    Search, Served, Sink, Window,
 };
 pub use filter::{Filter, Member};
 pub use json::{ByteSource, InMemory, JsonCollection, JsonOptions};

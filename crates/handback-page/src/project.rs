@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::collection::Columns;
 use crate::scalar::write_text;
 use crate::schema::{FieldPath, Preset, Schema, Shape};
 
@@ -35,7 +36,7 @@ impl Selection {
         if everything {
             return Self::Everything;
         }
-        Self::Paths(shown.into_iter().map(|column| FieldPath::name(&column.name)).collect())
+        Self::Paths(shown.into_iter().map(|column| schema.member_path(&column.name)).collect())
     }
 
     /// What either of two shows.
@@ -61,12 +62,14 @@ impl Selection {
         Some(names.filter(|name| is_needed(name)).collect())
     }
 
-    /// Whether items that have only the columns of [`columns`](Self::columns) are right as they
-    /// are.
-    pub(crate) fn is_by_column(&self, schema: &Schema) -> bool {
-        match self {
-            Self::Everything => true,
-            Self::Paths(paths) => {
+    /// Whether items are right as they are that have this of what was asked for by
+    /// [`columns`](Self::columns).
+    pub(crate) fn is_done(&self, has: Columns, schema: &Schema) -> bool {
+        match (self, has) {
+            (Self::Everything, _) => true,
+            (Self::Paths(_), Columns::All) => false,
+            // A longer path leads into a column.
+            (Self::Paths(paths), Columns::Asked) => {
                 schema.shape() == Shape::Closed && paths.iter().all(|path| path.parts().len() == 1)
             }
         }

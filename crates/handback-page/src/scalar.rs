@@ -74,6 +74,19 @@ impl Scalar {
         }
     }
 
+    /// The scalar of a number as JSON writes it: an integer of up to 128 bits as it is, everything
+    /// else as the nearest double. Nothing, if it is no number, or beyond all doubles.
+    #[must_use]
+    pub fn from_number_text(text: &str) -> Option<Self> {
+        if let Ok(int) = text.parse::<i64>() {
+            return Some(Self::Int(int.into()));
+        }
+        match text.parse::<i128>() {
+            Ok(int) => Some(Self::Int(int)),
+            Err(_) => serde_json::from_str(text).ok().map(|number| Self::from_number(&number)),
+        }
+    }
+
     fn from_tagged(tag: &str, text: &str) -> Option<Self> {
         match tag {
             "$blob" => URL_SAFE_NO_PAD.decode(text).ok().map(Self::Blob),

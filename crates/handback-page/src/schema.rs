@@ -146,6 +146,8 @@ pub struct Schema {
     key: Vec<String>,
     shape: Shape,
     counts_always: bool,
+    /// Where the key is in an item, if that is not a member of its name.
+    key_path: Option<FieldPath>,
     part: String,
     /// The canonical JSON of [`identity`](Self::identity), which every request needs.
     canonical_identity: Vec<u8>,
@@ -157,8 +159,9 @@ impl Schema {
     #[must_use]
     pub fn new(columns: Vec<Column>, key: Vec<String>, shape: Shape) -> Self {
         let (part, canonical_identity) = (String::new(), Vec::new());
+        let (counts_always, key_path) = (false, None);
         let mut schema =
-            Self { columns, key, shape, counts_always: false, part, canonical_identity };
+            Self { columns, key, shape, counts_always, key_path, part, canonical_identity };
         schema.canonical_identity = handback_token::canonical_json(&schema.identity(), &[]);
         schema
     }
@@ -177,6 +180,23 @@ impl Schema {
         self.part = part.into();
         self.canonical_identity = handback_token::canonical_json(&self.identity(), &[]);
         self
+    }
+
+    /// Says where in an item the column is that is called like this path: the key of items whose key
+    /// is a member of a member.
+    #[must_use]
+    pub fn with_key_path(mut self, path: FieldPath) -> Self {
+        self.key_path = (path.parts().len() > 1).then_some(path);
+        self
+    }
+
+    /// Where the column of this name is in an item.
+    #[must_use]
+    pub fn member_path(&self, column: &str) -> FieldPath {
+        match &self.key_path {
+            Some(path) if path.to_string() == column => path.clone(),
+            _ => FieldPath::name(column),
+        }
     }
 
     /// What cursors are bound to besides the collection's name: the part of the source, and the key

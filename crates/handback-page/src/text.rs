@@ -234,6 +234,7 @@ mod tests {
             columns: None,
             budget_bytes: usize::MAX,
             places: Places::All,
+            total: false,
         })
     }
 

@@ -11,6 +11,7 @@ use handback_collections::shelf::FileShelf;
 use handback_page::aql::{Catalog, Engine, Settings};
 use handback_page::{Collection, CollectionError};
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::config;
 use crate::error::Failure;
@@ -110,6 +111,19 @@ pub(crate) fn own_uid() -> u32 {
     0
 }
 
+/// Names from a source as a terminal can show them: escaped where they have something else than
+/// characters that are seen. Quotes are no danger.
+fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\'' | '"' => shown.push(c),
+            c => shown.extend(c.escape_debug()),
+        }
+    }
+    shown
+}
+
 #[derive(Debug, Serialize)]
 struct ShownCollections {
     collections: Vec<Shown>,
@@ -178,19 +192,20 @@ impl fmt::Display for Shown {
         writeln!(f)?;
         match self.key.as_slice() {
             [] => writeln!(f, "  key      none: items are read in the order of the file")?,
-            key => writeln!(f, "  key      {}", key.join(", ").escape_debug())?,
+            key => writeln!(f, "  key      {}", visible(&key.join(", ")))?,
         }
         for (number, index) in self.indexes.iter().enumerate() {
             let label = if number == 0 { "indexes" } else { "" };
-            writeln!(f, "  {label:7}  {}", index.escape_debug())?;
+            writeln!(f, "  {label:7}  {}", visible(index))?;
         }
-        let width = self.columns.iter().map(|column| column.name.chars().count()).max();
+        let width = self.columns.iter().map(|column| visible(&column.name).width()).max();
         let width = width.unwrap_or(0);
         for (number, column) in self.columns.iter().enumerate() {
             let label = if number == 0 { "columns" } else { "" };
-            let name = column.name.escape_debug().to_string();
+            let name = visible(&column.name);
             let nullable = if column.nullable { ", or null" } else { "" };
-            writeln!(f, "  {label:7}  {name:width$}  {}{nullable}", column.kind)?;
+            let padding = " ".repeat(width.saturating_sub(name.width()));
+            writeln!(f, "  {label:7}  {name}{padding}  {}{nullable}", column.kind)?;
         }
         Ok(())
     }

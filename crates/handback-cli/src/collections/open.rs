@@ -78,7 +78,7 @@ fn sqlite_failure(error: sqlite::OpenError) -> Failure {
     let failure = Failure::new(error);
     match hint {
         // It has names from the database.
-        Some(hint) => failure.hint(hint.escape_debug().to_string()),
+        Some(hint) => failure.hint(super::visible(&hint)),
         None => failure,
     }
 }

@@ -85,7 +85,9 @@ pub(crate) fn run(args: &QueryArgs, output: Output) -> Result<Exit, Failure> {
             let items = page.items().iter().map(handback_page::aql::Item::json);
             let drawn = table::draw(items)
                 .map_err(|error| Failure::new(format!("an item is no JSON: {error}")))?;
-            output.text(&drawn)?;
+            if !drawn.is_empty() {
+                output.text(&drawn)?;
+            }
             output.note("page", &summary(page));
             for warning in answer.warnings() {
                 output.note("warning", warning.message());
@@ -191,12 +193,11 @@ fn exit_of(answer: &Answer) -> Exit {
 /// What a table does not show: where the page is, and how to go on.
 fn summary(page: &handback_page::aql::Page) -> String {
     let shown = page.items().len();
-    let Some(info) = page.page_info() else { return format!("{shown} items") };
-    let of = info.total_count.map(|total| format!(" of {total}")).unwrap_or_default();
-    let next = match (&info.end_cursor, info.has_next_page) {
-        (Some(cursor), true) => format!("; the next page is \"after\": \"{cursor}\""),
+    let of = page.total_count().map(|total| format!(" of {total}")).unwrap_or_default();
+    let next = match (page.next(), page.has_more()) {
+        (Some((name, value)), _) => format!("; the next page is \"{name}\": {value}"),
         (None, true) => "; there is more".to_owned(),
-        (_, false) => "; the end".to_owned(),
+        (None, false) => "; the end".to_owned(),
     };
     format!("{shown} items{of}{next}")
 }

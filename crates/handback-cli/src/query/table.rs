@@ -4,31 +4,37 @@ use std::fmt::{self, Write as _};
 
 use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// The widest cell, in characters.
-const MAX_CELL_CHARS: usize = 40;
+/// The widest cell, in columns of a terminal.
+const MAX_CELL_WIDTH: usize = 40;
 
 /// How many columns are drawn; the rest is counted.
 const MAX_COLUMNS: usize = 16;
 
 /// Draws items, one line each. Columns are the members of the items in the order in which they
-/// are met; an item that is no object has one cell.
+/// are met; an item that is no object has one cell. Where there are no columns, nothing is drawn.
 pub(crate) fn draw<'a>(items: impl Iterator<Item = &'a str>) -> Result<String, serde_json::Error> {
     let items = items.map(members).collect::<Result<Vec<_>, _>>()?;
     let columns = columns(&items);
+    if columns.is_empty() {
+        return Ok(String::new());
+    }
     let shown: Vec<&str> = columns.iter().copied().take(MAX_COLUMNS).collect();
     let rows: Vec<Vec<String>> =
         items.iter().map(|item| shown.iter().map(|name| cell(item, name)).collect()).collect();
     let header: Vec<String> = shown.iter().map(|name| plain(name)).collect();
     let width = |number: usize| {
         let cells = rows.iter().chain([&header]).filter_map(|row| row.get(number));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        cells.map(|cell| cell.width()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..shown.len()).map(width).collect();
     let is_number = |name: &&str| {
         let mut values = items.iter().filter_map(|item| member(item, name));
-        values.all(|value| value.is_number() || value.is_null())
+        values.all(|json| {
+            json == "null" || json.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+        })
     };
     let right: Vec<bool> = shown.iter().map(is_number).collect();
     let mut out = String::new();
@@ -37,7 +43,7 @@ pub(crate) fn draw<'a>(items: impl Iterator<Item = &'a str>) -> Result<String, s
             .iter()
             .zip(widths.iter().zip(&right))
             .map(|(cell, (width, right))| {
-                let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
+                let padding = " ".repeat(width.saturating_sub(cell.width()));
                 if *right { padding + cell } else { format!("{cell}{padding}") }
             })
             .collect();
@@ -53,23 +59,24 @@ pub(crate) fn draw<'a>(items: impl Iterator<Item = &'a str>) -> Result<String, s
     Ok(out)
 }
 
-/// The members of an item, in its own order.
-type Members = Vec<(String, Value)>;
+/// The members of an item, in its own order, their values unread: a double is not what every number
+/// is.
+type Members<'a> = Vec<(String, &'a RawValue)>;
 
 /// The name of the column of items that are no objects.
 const VALUE: &str = "value";
 
-fn members(item: &str) -> Result<Members, serde_json::Error> {
+fn members(item: &str) -> Result<Members<'_>, serde_json::Error> {
     struct InOrder;
 
     impl<'de> Visitor<'de> for InOrder {
-        type Value = Members;
+        type Value = Members<'de>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
         }
 
-        fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Members, A::Error> {
+        fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
             let mut members = Vec::new();
             while let Some(member) = access.next_entry()? {
                 members.push(member);
@@ -84,7 +91,7 @@ fn members(item: &str) -> Result<Members, serde_json::Error> {
     Ok(vec![(VALUE.to_owned(), serde_json::from_str(item)?)])
 }
 
-fn columns(items: &[Members]) -> Vec<&str> {
+fn columns<'a>(items: &'a [Members<'_>]) -> Vec<&'a str> {
     let mut columns: Vec<&str> = Vec::new();
     for (name, _) in items.iter().flatten() {
         if !columns.contains(&name.as_str()) {
@@ -94,27 +101,37 @@ fn columns(items: &[Members]) -> Vec<&str> {
     columns
 }
 
-fn member<'a>(item: &'a Members, name: &str) -> Option<&'a Value> {
-    item.iter().rfind(|(known, _)| known == name).map(|(_, value)| value)
+/// The JSON of a member.
+fn member<'a>(item: &Members<'a>, name: &str) -> Option<&'a str> {
+    item.iter().rfind(|(known, _)| known == name).map(|(_, value)| value.get())
 }
 
-fn cell(item: &Members, name: &str) -> String {
+fn cell(item: &Members<'_>, name: &str) -> String {
     match member(item, name) {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => plain(text),
-        Some(Value::Object(members)) => plain(&tagged(members)),
-        Some(value) => plain(&value.to_string()),
+        None | Some("null") => String::new(),
+        Some(json) if json.starts_with('"') => plain(&text(json)),
+        Some(json) if json.starts_with('{') => match tagged(json) {
+            Some(text) => plain(&text),
+            None => plain(json),
+        },
+        Some(json) => plain(json),
     }
+}
+
+/// The text that is in quotes.
+fn text(json: &str) -> String {
+    serde_json::from_str(json).unwrap_or_else(|_| json.to_owned())
 }
 
 /// Values that JSON does not hold are shown without their tag.
-fn tagged(members: &Map<String, Value>) -> String {
-    match members.iter().next() {
-        Some((tag, Value::String(text))) if members.len() == 1 && tag.starts_with('$') => {
-            if tag == "$blob" { format!("blob {text}") } else { text.clone() }
-        }
-        _ => Value::Object(members.clone()).to_string(),
+fn tagged(json: &str) -> Option<String> {
+    let members = members(json).ok()?;
+    let [(tag, value)] = members.as_slice() else { return None };
+    if !tag.starts_with('$') || !value.get().starts_with('"') {
+        return None;
     }
+    let text = text(value.get());
+    Some(if tag == "$blob" { format!("blob {text}") } else { text })
 }
 
 /// Text as a terminal can show it on one line: nothing that moves the cursor or hides.
@@ -125,16 +142,28 @@ fn plain(text: &str) -> String {
         let is_space = matches!(c, '\n' | '\r' | '\t');
         if is_space || crate::text::printable(encoded).is_none() { ' ' } else { c }
     };
-    let mut shown: String = text.chars().take(MAX_CELL_CHARS).map(visible).collect();
-    if text.chars().nth(MAX_CELL_CHARS).is_some() {
-        shown.pop();
-        shown.push('…');
+    let mut shown = String::new();
+    let mut width = 0;
+    for c in text.chars().map(visible) {
+        let more = c.width().unwrap_or(0);
+        if width + more > MAX_CELL_WIDTH {
+            // Room for the sign that something is missing.
+            while shown.width() >= MAX_CELL_WIDTH {
+                shown.pop();
+            }
+            shown.push('…');
+            break;
+        }
+        width += more;
+        shown.push(c);
     }
     shown
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Map, Value};
+
     use super::*;
 
     #[test]
@@ -156,5 +185,34 @@ mod tests {
         assert!(drawn.ends_with("(4 more columns)\n"));
         assert_eq!(draw(["17", "\"x\""].into_iter()).unwrap(), "value\n─────\n17\nx\n");
         assert!(draw(["{"].into_iter()).is_err());
+    }
+
+    #[test]
+    fn numbers_are_shown_as_they_are_written() {
+        let item = r#"{"id":9007199254740993,"x":12345678901234567890123,"y":0.1000000000000000055,"z":1.10,"e":-1E400}"#;
+        let drawn = draw([item].into_iter()).unwrap();
+        for text in ["9007199254740993", "12345678901234567890123", "0.1000000000000000055", "1.10"]
+        {
+            assert!(drawn.contains(&format!("{text} ")), "{drawn}");
+        }
+        assert!(drawn.ends_with("-1E400\n"), "{drawn}");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let items = [r#"{"日本":"広い","n":1}"#, r#"{"日本":"e\u0301","n":22}"#];
+        assert_eq!(
+            draw(items.into_iter()).unwrap(),
+            "日本   n\n────  ──\n広い   1\ne\u{301}     22\n"
+        );
+        let long = format!("{{\"a\":\"{}\"}}", "広".repeat(30));
+        let drawn = draw([long.as_str()].into_iter()).unwrap();
+        assert!(drawn.ends_with(&format!("\n{}…\n", "広".repeat(19))), "{drawn}");
+    }
+
+    #[test]
+    fn where_there_is_nothing_nothing_is_drawn() {
+        assert_eq!(draw([].into_iter()).unwrap(), "");
+        assert_eq!(draw(["{}", "{}"].into_iter()).unwrap(), "");
     }
 }

@@ -146,6 +146,38 @@ fn a_table_is_drawn_for_people() {
 }
 
 #[test]
+fn a_table_says_how_to_go_on_in_every_style() {
+    let sandbox = shop();
+    let note = |params: Value| {
+        query(&sandbox, &["--table"], ORDERS, &list("orders", params)).expect_code(0).stderr
+    };
+    let next = "the next page is";
+    let stderr = note(json!({"page": 2, "page_size": 3}));
+    assert!(stderr.contains(&format!("3 items; {next} \"page\": 3")), "{stderr}");
+    let stderr = note(json!({"limit": 4, "offset": 6, "include_total": true}));
+    assert!(stderr.contains(&format!("4 items of 250; {next} \"offset\": 10")), "{stderr}");
+    let stderr = note(json!({"limit": 4, "offset": 248}));
+    assert!(stderr.contains("2 items; the end"), "{stderr}");
+}
+
+#[test]
+fn a_table_of_nothing_is_nothing() {
+    let sandbox = shop();
+    let request = list("orders", json!({"filter": {"id": -1}}));
+    let ran = query(&sandbox, &["--table"], ORDERS, &request).expect_code(0);
+    assert_eq!(ran.stdout, "");
+    assert!(ran.stderr.contains("0 items; the end"), "{ran:?}");
+}
+
+#[test]
+fn hints_are_written_as_they_are_meant() {
+    let sandbox = shop();
+    let request = list("x", json!({}));
+    let ran = query(&sandbox, &[], "x=sqlite:shop.db#keyless", &request).expect_code(1);
+    assert!(ran.stderr.contains("name unique columns with 'key'"), "{ran:?}");
+}
+
+#[test]
 fn failures_are_envelopes_with_an_exit_code() {
     let sandbox = shop();
     let ran = query(&sandbox, &[], ORDERS, &list("orders", json!({"first": 1, "last": 1})));

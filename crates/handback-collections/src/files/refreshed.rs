@@ -74,6 +74,7 @@ impl JsonFileCollection {
                     columns: None,
                     budget_bytes: 0,
                     places: Places::Ends,
+                    total: false,
                 })?;
             }
             Ok(collection)

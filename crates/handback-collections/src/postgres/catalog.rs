@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use handback_page::{Nulls, Schema};
+use handback_page::{Nulls, Order, Schema, SortKey};
 use tokio_postgres::Row;
 
 use super::error::Fault;
@@ -22,6 +22,20 @@ pub(super) struct Layout {
     pub(super) relation: Relation,
     /// Whether nothing that is declared says that the key is one.
     pub(super) key_is_unproven: bool,
+}
+
+impl Layout {
+    /// The order, with which of its keys may be null as this layout has it, whatever a caller has
+    /// seen before.
+    pub(super) fn order(&self, order: &Order) -> Order {
+        let key = |key: &SortKey| {
+            let column = key.field.column().and_then(|name| self.table.column(name));
+            let nullable = column.map_or(key.nullable, |column| column.column.nullable);
+            SortKey { nullable, ..key.clone() }
+        };
+        // It has the whole key already, unless that is another one by now.
+        self.schema.total_order(order.keys().iter().map(key).collect())
+    }
 }
 
 /// What pages are made of.

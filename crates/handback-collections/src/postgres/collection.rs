@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt as _;
 use handback_page::{
-    About, Collection, CollectionError, Fetch, Fetched, Query, Row, Scalar, Schema, Served, Sink,
-    Window,
+    About, Collection, CollectionError, Columns, Fetch, Fetched, Query, Row, Scalar, Schema,
+    Served, Sink, Window,
 };
 
 use super::catalog::{self, Layout, LookError, Sort};
@@ -113,7 +113,7 @@ impl PostgresCollection {
             fit::place(place, &query.order, layout)?;
         }
         let selection = Selection::new(layout, fetch.columns, &query.order)?;
-        let page = statement::page(layout, &selection, &query, fetch.window)?;
+        let page = statement::page(layout, &selection, &query, fetch.window, fetch.total)?;
         if let (Served::ByScan { hint }, true) = (&page.served, self.options.require_index) {
             return Err(CollectionError::NotIndexed { hint: hint.clone() }.into());
         }
@@ -191,12 +191,26 @@ impl Collection for PostgresCollection {
             let query = fit::query(query, layout)?;
             let selection = Selection::new(layout, None, &query.order)?;
             let statement = statement::scan(layout, &selection, &query)?;
+            let mut stale = None;
             let result = self.source.scan(&statement.sql, &statement.parameters, &mut |row| {
+                let row = selection.row(row).map_err(|fault| match fault {
+                    Fault::Stale(state) => {
+                        stale = Some(state);
+                        CollectionError::Unavailable("the table was changed".to_owned())
+                    }
+                    fault => fault.into_error(),
+                })?;
                 given = true;
-                let row = selection.row(row).map_err(Fault::into_error)?;
                 let bytes = row.item.len();
                 sink(row).map(|()| bytes)
             });
+            if let Some(state) = stale {
+                if !given {
+                    return Err(Fault::Stale(state));
+                }
+                // For whoever tries again.
+                self.look()?;
+            }
             result.map_err(|fault| match self.blame(fault, &statement, &query, layout) {
                 // Not from the start again, after rows were given.
                 fault @ (Fault::Stale(_) | Fault::Final(CollectionError::Gone(_))) if given => {
@@ -282,6 +296,8 @@ struct Found {
     more: bool,
     /// Whether there is anything on the other side.
     others: bool,
+    /// How many match.
+    total: Option<u64>,
 }
 
 impl Found {
@@ -294,7 +310,8 @@ impl Found {
             }
             Window::Offset { .. } => (self.others, self.more),
         };
-        Fetched { rows: self.rows, more_before, more_after, served }
+        let (rows, columns, total) = (self.rows, Columns::Asked, self.total);
+        Fetched { rows, more_before, more_after, served, columns, total }
     }
 }
 
@@ -306,10 +323,18 @@ async fn read_page(
 ) -> Result<Found, Fault> {
     let statement = &page.statement;
     let mut stream = pin!(session.query(&statement.sql, &statement.parameters).await?);
-    let mut found = Found { rows: Vec::new(), more: false, others: false };
-    if page.has_flag {
-        let flag = stream.try_next().await?.ok_or(Fault::Lost)?;
-        found.others = flag.try_get::<_, Option<bool>>(0)?.unwrap_or(false);
+    let mut found = Found { rows: Vec::new(), more: false, others: false, total: None };
+    if page.has_head {
+        let head = stream.try_next().await?.ok_or(Fault::Lost)?;
+        let Some(others) = head.try_get(0)? else {
+            session.spoil();
+            return Err(Fault::Stale("23502".to_owned()));
+        };
+        found.others = others;
+        if let Some(column) = page.total {
+            let total: Option<i64> = head.try_get(column)?;
+            found.total = total.and_then(|total| total.try_into().ok());
+        }
     }
     let mut bytes = 0;
     while let Some(row) = stream.try_next().await? {

@@ -3,7 +3,7 @@
 use handback_page::Scalar;
 
 use super::types::schema_of_operators;
-use crate::sql::{Dialect, TableColumn};
+use crate::sql::{Dialect, TableColumn, joined};
 
 /// The dialect of PostgreSQL.
 ///
@@ -42,7 +42,9 @@ impl Dialect for Postgres {
         format!("starts_with({column}::text COLLATE \"C\", {parameter})")
     }
 
-    fn lower(column: &str) -> String {
-        format!("lower({column}::text COLLATE \"C\")")
+    fn finds(column: &str, parameters: &[String]) -> String {
+        let text = format!("lower({column}::text COLLATE \"C\")");
+        let test = |parameter: &String| format!("strpos({text}, {parameter}) > 0");
+        joined(&parameters.iter().map(test).collect::<Vec<_>>(), "OR")
     }
 }

@@ -14,7 +14,8 @@ use crate::sql::TableColumn;
 
 /// The query, in values that fit their columns.
 pub(super) fn query(query: &Query, layout: &Layout) -> Result<Query, CollectionError> {
-    let mut fitted = Query { filter: filter(&query.filter, layout)?, ..query.clone() };
+    let order = layout.order(&query.order);
+    let mut fitted = Query { filter: filter(&query.filter, layout)?, order, ..query.clone() };
     if query.search.words().iter().any(|word| has_nul(word)) {
         // No text of the server has that character in it.
         let words: Vec<_> =

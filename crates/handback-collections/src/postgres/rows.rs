@@ -14,8 +14,16 @@ pub(super) struct Selection {
     pub(super) list: String,
     /// As many nulls of the same types.
     pub(super) nulls: String,
+    /// How many they are.
+    pub(super) width: usize,
     members: Vec<Member>,
-    keys: Vec<Selected>,
+    keys: Vec<Key>,
+}
+
+#[derive(Debug)]
+struct Key {
+    value: Selected,
+    nullable: bool,
 }
 
 #[derive(Debug)]
@@ -40,8 +48,8 @@ impl Selection {
         asked: Option<&[String]>,
         order: &Order,
     ) -> Result<Self, CollectionError> {
-        let mut selection =
-            Self { list: String::new(), nulls: String::new(), members: vec![], keys: vec![] };
+        let (list, nulls) = (String::new(), String::new());
+        let mut selection = Self { list, nulls, width: 0, members: vec![], keys: vec![] };
         let mut selected: Vec<(&str, Selected)> = Vec::new();
         let fields = || layout.table.columns.iter().zip(&layout.fields);
         for (column, field) in fields() {
@@ -72,8 +80,9 @@ impl Selection {
                     value
                 }
             };
-            selection.keys.push(value);
+            selection.keys.push(Key { value, nullable: key.nullable });
         }
+        selection.width = selected.len();
         Ok(selection)
     }
 
@@ -95,6 +104,16 @@ impl Selection {
         item.push_str(if self.members.is_empty() { "{}" } else { "}" });
         let place = self.keys.iter().map(|key| key.scalar(row)).collect::<Result<_, _>>()?;
         Ok(Row { item: item.into(), place })
+    }
+}
+
+impl Key {
+    fn scalar(&self, row: &tokio_postgres::Row) -> Result<Scalar, Fault> {
+        match self.value.scalar(row)? {
+            // It was not null when the table was looked at.
+            Scalar::Null if !self.nullable => Err(Fault::Stale("23502".to_owned())),
+            scalar => Ok(scalar),
+        }
     }
 }
 

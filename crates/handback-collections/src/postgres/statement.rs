@@ -9,7 +9,7 @@ use super::dialect::Postgres;
 use super::plan::{Plan, order_by};
 use super::rows::Selection;
 use super::types::ALIAS;
-use crate::sql::Conditions;
+use crate::sql::{Conditions, joined};
 
 /// A statement, and its values with the types of their columns.
 #[derive(Debug)]
@@ -19,24 +19,30 @@ pub(super) struct Statement {
 }
 
 /// The statement of a window. Its rows come nearest first, one more than asked for if there are
-/// more; in front of them, if `has_flag`, one that says whether there is anything on the other
-/// side.
+/// more; in front of them, if `has_head`, one that says whether there is anything on the other
+/// side (null, if the table is not what it was), and, in the column behind all others, how many
+/// rows match.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) statement: Statement,
-    pub(super) has_flag: bool,
+    pub(super) has_head: bool,
+    /// The number of the column that has the total.
+    pub(super) total: Option<usize>,
     pub(super) served: Served,
 }
 
-/// The statement for a window of a query that fits.
+/// The statement for a window of a query that fits. With `total`, it also counts: one statement
+/// sees one moment.
 pub(super) fn page(
     layout: &Layout,
     selection: &Selection,
     query: &Query,
     window: Window<'_>,
+    total: bool,
 ) -> Result<Page, CollectionError> {
     let mut builder = Builder::new(layout, query)?;
-    let select = format!("NULL::boolean{}", selection.list);
+    let no_total = if total { ", NULL::bigint" } else { "" };
+    let select = format!("NULL::boolean{}{no_total}", selection.list);
     let limit = window.limit().saturating_add(1).to_string();
     let (rows, flag) = match window {
         Window::Forward { after, .. } => {
@@ -49,19 +55,29 @@ pub(super) fn page(
         }
         Window::Offset { offset, .. } => builder.offset(&select, offset, &limit)?,
     };
-    let sql = match &flag {
-        Some(flag) => format!("(SELECT {flag}{}) UNION ALL ({rows})", selection.nulls),
-        None => rows,
+    let check = builder.check();
+    let has_head = flag.is_some() || check.is_some() || total;
+    let sql = if has_head {
+        let flag = flag.unwrap_or_else(|| "false".to_owned());
+        let flag = match check {
+            Some(check) => format!("CASE WHEN {check} THEN {flag} END"),
+            None => flag,
+        };
+        let total = if total { format!(", ({})", builder.count()) } else { String::new() };
+        format!("(SELECT {flag}{}{total}) UNION ALL ({rows})", selection.nulls)
+    } else {
+        rows
     };
     let served = builder.plan.served();
     let statement = Statement { sql, parameters: builder.conditions.into_parameters() };
-    Ok(Page { statement, has_flag: flag.is_some(), served })
+    let total = total.then_some(selection.width + 1);
+    Ok(Page { statement, has_head, total, served })
 }
 
 /// How many rows match.
 pub(super) fn count(layout: &Layout, query: &Query) -> Result<Statement, CollectionError> {
     let builder = Builder::new(layout, query)?;
-    let sql = format!("SELECT count(*) FROM {}{}", builder.from, condition(&[&builder.filter]));
+    let sql = builder.count();
     Ok(Statement { sql, parameters: builder.conditions.into_parameters() })
 }
 
@@ -129,6 +145,30 @@ impl<'a> Builder<'a> {
             reversed,
             plan: Plan::new(layout, query),
         })
+    }
+
+    fn count(&self) -> String {
+        format!("SELECT count(*) FROM {}{}", self.from, condition(&[&self.filter]))
+    }
+
+    /// That columns which are sorted by, and of which the layout says that they hold no nulls, still
+    /// hold none: else the rows would not be all that there are. The key is no such column: without
+    /// it there is no collection.
+    fn check(&mut self) -> Option<String> {
+        let key = &self.layout.table.key;
+        let trusted = self.order.keys().iter().filter(|key| !key.nullable);
+        let names = trusted.filter_map(|key| key.field.column());
+        let names: Vec<_> = names.filter(|name| key.iter().all(|key| key != name)).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let (oid, count) = (self.layout.relation.oid, names.len());
+        let names: Vec<_> = names.iter().map(|name| self.conditions.bind_text(name)).collect();
+        Some(format!(
+            "(SELECT count(*) FROM pg_catalog.pg_attribute WHERE attrelid = {oid} AND attnotnull \
+             AND attname IN ({})) = {count}",
+            names.join(", "),
+        ))
     }
 
     fn order(&self, way: Way) -> &Order {
@@ -249,7 +289,7 @@ impl<'a> Builder<'a> {
         if parts.is_empty() {
             return Ok(Some("false".to_owned()));
         }
-        Ok(Some(format!("({})", parts.join(" OR "))))
+        Ok(Some(joined(&parts, "OR")))
     }
 
     fn order_by_keys(&self, way: Way) -> Result<String, CollectionError> {

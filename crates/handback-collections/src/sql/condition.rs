@@ -158,8 +158,8 @@ impl<'a, D: Dialect> Conditions<'a, D> {
         Ok(match (parts.is_empty(), all) {
             (true, true) => "1 = 1".to_owned(),
             (true, false) => "1 = 0".to_owned(),
-            (false, true) => format!("({})", parts.join(" AND ")),
-            (false, false) => format!("({})", parts.join(" OR ")),
+            (false, true) => joined(&parts, "AND"),
+            (false, false) => joined(&parts, "OR"),
         })
     }
 
@@ -208,21 +208,47 @@ impl<'a, D: Dialect> Conditions<'a, D> {
         if search.is_empty() {
             return None;
         }
-        // One group per column: a chain of all pairs would be deeper than what SQLite takes.
         let is_searchable = |column: &&TableColumn| column.column.is_searchable();
         let columns: Vec<_> = self.table.columns.iter().filter(is_searchable).collect();
         if columns.is_empty() {
             return Some("1 = 0".to_owned());
         }
         let words: Vec<_> = search.words().iter().map(|word| self.bind_text(word)).collect();
-        let groups: Vec<_> = columns
-            .iter()
-            .map(|column| {
-                let text = D::lower(&column.sql_name);
-                let tests: Vec<_> = words.iter().map(|word| D::contains(&text, word)).collect();
-                format!("({})", tests.join(" OR "))
-            })
-            .collect();
-        Some(format!("({})", groups.join(" OR ")))
+        let groups: Vec<_> =
+            columns.iter().map(|column| D::finds(&column.sql_name, &words)).collect();
+        Some(joined(&groups, "OR"))
+    }
+}
+
+/// So many parts are written one after the other.
+const CHAIN_MAX: usize = 8;
+
+/// All parts with `operator` between them, in parentheses: a tree that is about as deep as the
+/// number of its parts has bits. A chain of some hundred parts, which databases read as a tree that
+/// leans to one side, is deeper than what SQLite takes.
+pub(crate) fn joined(parts: &[String], operator: &str) -> String {
+    if parts.len() <= CHAIN_MAX {
+        return format!("({})", parts.join(&format!(" {operator} ")));
+    }
+    let (left, right) = parts.split_at(parts.len() / 2);
+    format!("({} {operator} {})", joined(left, operator), joined(right, operator))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+
+    #[test]
+    fn many_parts_are_a_flat_tree() {
+        let parts: Vec<_> = (0..1000).map(|number| format!("p{number}")).collect();
+        assert_eq!(joined(&parts[..3], "OR"), "(p0 OR p1 OR p2)");
+        let text = joined(&parts, "AND");
+        let depth = text.chars().scan(0_i32, |depth, c| {
+            *depth += i32::from(c == '(') - i32::from(c == ')');
+            Some(*depth)
+        });
+        assert!(depth.max().unwrap() <= 9);
+        let names = text.split(" AND ").map(|part| part.trim_matches(['(', ')']));
+        assert!(names.eq(parts.iter()));
     }
 }

@@ -3,7 +3,7 @@
 mod condition;
 mod index;
 
-pub(crate) use condition::Conditions;
+pub(crate) use condition::{Conditions, joined};
 pub(crate) use index::{Index, IndexColumn, Serves, fixed_columns, serves};
 
 use handback_page::{Column, Schema, Shape};
@@ -36,8 +36,9 @@ pub(crate) trait Dialect {
     /// That the text of `column` starts with the text `parameter`.
     fn starts_with(column: &str, parameter: &str) -> String;
 
-    /// The text of `column`, its ASCII letters in lower case.
-    fn lower(column: &str) -> String;
+    /// That one of the texts `parameters` occurs in the text of `column`, whose ASCII letters count
+    /// as lower case.
+    fn finds(column: &str, parameters: &[String]) -> String;
 }
 
 /// A table or view, as its database described it.

@@ -158,6 +158,7 @@ fn look(db: &Db, table: &str, options: &SqliteOptions) -> Result<(Seen, bool), O
         introspect::describe(db.connection(), table, &options.key)?;
     let mut source = Source::new(table);
     source.require_index = options.require_index;
+    source.key_is_proven = !key_is_unproven;
     let at = Instant::now();
     let (source, file, version) = (Arc::new(source), db.file(), db.schema_version());
     Ok((Seen { source, is_view, file, version, at }, key_is_unproven))

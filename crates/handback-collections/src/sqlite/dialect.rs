@@ -18,7 +18,7 @@
 use handback_page::Scalar;
 use handback_page::filter::{Filter, Test};
 
-use crate::sql::{Dialect, Table, TableColumn};
+use crate::sql::{Dialect, Table, TableColumn, joined};
 
 /// The dialect of SQLite.
 #[derive(Debug)]
@@ -68,9 +68,11 @@ impl Dialect for Sqlite {
         )
     }
 
-    fn lower(column: &str) -> String {
+    fn finds(column: &str, parameters: &[String]) -> String {
+        let test = |parameter: &String| format!("instr(lower({column}), {parameter}) > 0");
+        let tests: Vec<_> = parameters.iter().map(test).collect();
         // `lower` makes text of everything else.
-        format!("CASE typeof({column}) WHEN 'text' THEN lower({column}) END")
+        format!("(typeof({column}) = 'text' AND {})", joined(&tests, "OR"))
     }
 }
 
@@ -172,71 +174,70 @@ pub(super) fn adapted(filter: &Filter, table: &Table, values: Values) -> Filter 
                     handback_page::Kind::Integer | handback_page::Kind::Number
                 )
             });
-            let field = |test| Filter::Field(path.clone(), test);
-            match adapted_test(test, number, values) {
-                Adapted::To(test) => field(test),
-                Adapted::AnyNumber => Filter::Any(vec![
-                    field(Test::Less(Scalar::Int(0))),
-                    field(Test::GreaterOrEqual(Scalar::Int(0))),
-                ]),
-                Adapted::Nothing => Filter::Any(vec![]),
+            let tests = adapted_test(test, number, values);
+            let mut fields = tests.into_iter().map(|test| Filter::Field(path.clone(), test));
+            match (fields.next(), fields.next()) {
+                (Some(only), None) => only,
+                (first, second) => {
+                    Filter::Any(first.into_iter().chain(second).chain(fields).collect())
+                }
             }
         }
     }
 }
 
-enum Adapted {
-    To(Test),
-    AnyNumber,
-    Nothing,
-}
-
-fn adapted_test(test: &Test, number: bool, values: Values) -> Adapted {
+/// Tests of which one holds where `test` does.
+fn adapted_test(test: &Test, number: bool, values: Values) -> Vec<Test> {
     type Make = fn(Scalar) -> Test;
     let (value, make, round, below): (_, Make, _, _) = match test {
         Test::Equal(value) => {
-            return stored(value, number, values)
-                .map_or(Adapted::Nothing, |value| Adapted::To(Test::Equal(value)));
+            return stored(value, number, values).map(Test::Equal).into_iter().collect();
         }
         Test::In(list) => {
             let list = list.iter().filter_map(|value| stored(value, number, values)).collect();
-            return Adapted::To(Test::In(list));
+            return vec![Test::In(list)];
         }
-        Test::Contains(_) | Test::StartsWith(_) | Test::IsNull => {
-            return Adapted::To(test.clone());
-        }
-        Test::Less(value) => (value, Test::Less, Round::Up, true),
-        Test::LessOrEqual(value) => (value, Test::LessOrEqual, Round::Down, true),
-        Test::Greater(value) => (value, Test::Greater, Round::Down, false),
-        Test::GreaterOrEqual(value) => (value, Test::GreaterOrEqual, Round::Up, false),
+        Test::Contains(_) | Test::StartsWith(_) | Test::IsNull => return vec![test.clone()],
+        Test::Less(value) => (value, Test::Less as Make, Round::Up, true),
+        Test::LessOrEqual(value) => (value, Test::LessOrEqual as Make, Round::Down, true),
+        Test::Greater(value) => (value, Test::Greater as Make, Round::Down, false),
+        Test::GreaterOrEqual(value) => (value, Test::GreaterOrEqual as Make, Round::Up, false),
     };
     if let (Values::Json, Scalar::Bool(_)) = (values, value) {
-        let passing = [false, true].map(Scalar::Bool).into_iter().filter(|candidate| {
-            let member = handback_page::Member::Scalar(std::borrow::Cow::Borrowed(candidate));
-            test.holds(&member)
-        });
+        let passing =
+            [false, true].map(Scalar::Bool).into_iter().filter(|value| passes(test, value));
         let list = passing.filter_map(|value| stored(&value, number, values)).collect();
-        return Adapted::To(Test::In(list));
+        return vec![Test::In(list)];
     }
-    if let Some(value) = stored(value, number, values) {
-        return Adapted::To(make(value));
+    let mut tests = match (value, stored(value, number, values)) {
+        // NaN is above every number.
+        (Scalar::Real(real), _) if real.is_nan() && below => {
+            vec![Test::Less(Scalar::Int(0)), Test::GreaterOrEqual(Scalar::Int(0))]
+        }
+        (Scalar::Real(real), _) if real.is_nan() => vec![],
+        (_, Some(value)) => vec![make(value)],
+        (Scalar::Int(int), None) => vec![make(Scalar::Real(rounded(*int, round)))],
+        (_, None) => vec![],
+    };
+    let nan = Scalar::Real(f64::NAN);
+    if values == Values::Json && passes(test, &nan) {
+        tests.extend(stored(&nan, number, values).map(Test::Equal));
     }
-    match value {
-        Scalar::Int(int) => Adapted::To(make(Scalar::Real(rounded(*int, round)))),
-        // What is left is NaN, which is above every number.
-        _ if below => Adapted::AnyNumber,
-        _ => Adapted::Nothing,
-    }
+    tests
+}
+
+fn passes(test: &Test, value: &Scalar) -> bool {
+    test.holds(&handback_page::Member::Scalar(std::borrow::Cow::Borrowed(value)))
 }
 
 /// The value as it is kept, if it can be.
 fn stored(value: &Scalar, number: bool, values: Values) -> Option<Scalar> {
     match value {
         Scalar::Null => None,
-        Scalar::Real(real) if real.is_nan() => None,
-        Scalar::Bool(_) | Scalar::Blob(_) if values == Values::Json => {
+        Scalar::Bool(_) | Scalar::Real(_) | Scalar::Blob(_) if values == Values::Json => {
             Some(super::source::encode(value.clone()))
         }
+        Scalar::Real(real) if real.is_nan() => None,
         Scalar::Bool(truth) => Some(Scalar::Int((*truth).into())),
         Scalar::Int(int) if i64::try_from(*int).is_ok() => Some(value.clone()),
         Scalar::Int(int) => {

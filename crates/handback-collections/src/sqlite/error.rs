@@ -96,6 +96,9 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
+/// How deep SQLite takes expressions to be nested: its own default.
+const EXPRESSION_DEPTH_MAX: u64 = 1000;
+
 /// What an error of SQLite means for a caller. The texts name neither files nor statements.
 pub(crate) fn failure(error: &rusqlite::Error) -> CollectionError {
     let (code, message) = match error {
@@ -129,8 +132,13 @@ pub(crate) fn failure(error: &rusqlite::Error) -> CollectionError {
             let message = message.unwrap_or("SQLite gave no reason");
             if message.starts_with("no such table") || message.starts_with("no such column") {
                 CollectionError::Gone("the table is not what it was".to_owned())
+            } else if message.starts_with("Expression tree is too large") {
+                let (what, unit) = ("statement", "levels of conditions");
+                CollectionError::TooLarge { what, unit, limit: EXPRESSION_DEPTH_MAX }
             } else {
-                CollectionError::Damaged(message.to_owned())
+                // Not "damaged", which would make an index of a file be thrown away: SQLite says
+                // that in other ways.
+                CollectionError::Refused(message.to_owned())
             }
         }
     }

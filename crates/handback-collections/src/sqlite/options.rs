@@ -26,7 +26,8 @@ pub enum Key {
     /// `INTEGER PRIMARY KEY`; a walk that goes on afterwards may miss rows or meet them again.
     Rowid,
     /// These columns. That they are unique and hold no null is checked once, when the collection is
-    /// opened. The way to give a view a key.
+    /// opened. The way to give a view a key. Rows that come to share one later, if nothing declared
+    /// keeps them out, are passed over behind the first page that has one of them.
     Columns(Vec<String>),
 }
 

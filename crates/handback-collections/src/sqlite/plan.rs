@@ -8,8 +8,16 @@ use super::dialect::{Sqlite, adapted};
 use super::source::{Items, Source};
 use crate::sql::{Conditions, Serves, TableColumn, serves};
 
-/// How many words a search may have: each is looked for in every text column of every row.
+/// How many tests a search may have: each word is looked for in every text column of every row. As
+/// many as 32 words, which is all that a request has, and the columns of the widest CSV file.
+const MAX_SEARCH_TESTS: usize = 32 * 1024;
+
+/// How many words a search may have on the narrowest table.
 const MAX_WORDS: usize = 200;
+
+/// Statements longer than this are not kept: callers choose their shape, and with a search of a wide
+/// table one takes megabytes. All columns of the widest table are shorter.
+pub(super) const KEPT_SQL_BYTES_MAX: usize = 256 * 1024;
 
 /// Which way a window is read.
 #[derive(Clone, Copy, Debug)]
@@ -106,13 +114,19 @@ impl Plan {
         let varying = Varying::new(&query.order, &fixed, place);
         let maker = Maker { source, query: &query, select: &selection.sql, varying };
         let by_index = served == Served::Directly;
-        let starts_at = if by_index { maker.varying.starts_at() } else { None };
+        let starts_at = if by_index { maker.starts_at() } else { None };
         let (walk, probe) = maker.statements(shape.walk, by_index)?;
         let mut conditions = Conditions::<Sqlite>::new(&source.table);
         conditions.of_query(&query)?;
         let values = values(conditions);
         let Selection { members, keys, .. } = selection;
         Ok(Self { walk, probe, starts_at, values, members, keys, fixed, served })
+    }
+
+    /// Whether it is short enough to be kept.
+    pub(super) fn is_kept(&self) -> bool {
+        let mut statements = self.walk.iter().chain(&self.probe);
+        statements.all(|statement| statement.sql.len() <= KEPT_SQL_BYTES_MAX)
     }
 }
 
@@ -130,9 +144,11 @@ pub(super) fn count(
 
 /// The query in the words of this table.
 fn adapted_query(source: &Source, query: &Query) -> Result<Query, CollectionError> {
-    if query.search.words().len() > MAX_WORDS {
-        let limit = MAX_WORDS as u64;
-        return Err(CollectionError::TooLarge { what: "search", unit: "words", limit });
+    let columns = source.table.columns.iter().filter(|column| column.column.is_searchable());
+    let words_max = MAX_WORDS.min(MAX_SEARCH_TESTS / columns.count().max(1));
+    if query.search.words().len() > words_max {
+        let (unit, limit) = ("words over this many columns", words_max as u64);
+        return Err(CollectionError::TooLarge { what: "search", unit, limit });
     }
     Ok(Query {
         filter: adapted(&query.filter, &source.table, source.values),
@@ -221,6 +237,12 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
+    /// The key by which the walk may start with the row at the place. That there is one such row at
+    /// most must be sure: of several, all but one would come again on every page.
+    fn starts_at(&self) -> Option<usize> {
+        if self.source.key_is_proven { self.varying.starts_at() } else { None }
+    }
+
     fn statements(
         &self,
         walk: Walk<'_>,
@@ -246,7 +268,7 @@ impl Maker<'_> {
         if by_index {
             let each = |(number, segment)| {
                 // The nearest segment comes first, and compares the last key.
-                let is_first = number == 0 && self.varying.starts_at().is_some();
+                let is_first = number == 0 && self.starts_at().is_some();
                 let start = if is_first { Start::At } else { Start::Behind };
                 self.walk(&order, std::slice::from_ref(segment), start, Limit::Plain)
             };

@@ -56,6 +56,9 @@ impl Plans {
         }
         drop(plans);
         let plan = Arc::new(Plan::new(source, shape)?);
+        if !plan.is_kept() {
+            return Ok(plan);
+        }
         let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         plans.truncate(PLANS_MAX - 1);
         plans.insert(0, (Made::new(shape, &plan.fixed), Arc::clone(&plan)));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use handback_page::scalar;
 use handback_page::{
-    CollectionError, Fetch, Fetched, FieldPath, ItemText, Order, Places, Query, Row, Scalar,
-    Schema, Sink, Window,
+    CollectionError, Columns, Fetch, Fetched, FieldPath, ItemText, Order, Places, Query, Row,
+    Scalar, Schema, Sink, SortKey, Window,
 };
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection};
@@ -30,6 +30,9 @@ pub(crate) struct Source {
     /// end of each place.
     pub(crate) edition: Option<i64>,
     pub(crate) require_index: bool,
+    /// Whether something declared says that no two rows have the same key. Where only an operator
+    /// says so, rows may come that do.
+    pub(crate) key_is_proven: bool,
     internal: Schema,
     plans: Plans,
 }
@@ -56,13 +59,20 @@ impl Source {
             values: Values::Plain,
             edition: None,
             require_index: false,
+            key_is_proven: true,
             plans: Plans::default(),
         }
     }
 
-    /// The order, made total by the key of the table if callers do not know it.
+    /// The order, made total by the key of the table if callers do not know it. Which keys may be
+    /// null is what this table says, whatever a caller has seen before.
     pub(super) fn total_order(&self, order: &Order) -> Order {
-        self.internal.total_order(order.keys().to_vec())
+        let key = |key: &SortKey| {
+            let column = key.field.column().and_then(|name| self.table.column(name));
+            let nullable = column.map_or(key.nullable, |column| column.column.nullable);
+            SortKey { nullable, ..key.clone() }
+        };
+        self.internal.total_order(order.keys().iter().map(key).collect())
     }
 
     pub(super) fn column(&self, path: &FieldPath) -> Result<&TableColumn, CollectionError> {
@@ -110,13 +120,22 @@ impl Source {
             }
             Window::Forward { .. } | Window::Offset { .. } => (behind, more),
         };
-        Ok(Fetched { rows, more_before, more_after, served: plan.served.clone() })
+        let total = match fetch.total {
+            true => Some(self.count(db, fetch.query)?),
+            false => None,
+        };
+        let columns = match self.items {
+            Items::Columns(_) => Columns::Asked,
+            Items::Text(_) => Columns::All,
+        };
+        let served = plan.served.clone();
+        Ok(Fetched { rows, more_before, more_after, served, columns, total })
     }
 
     /// How many rows match.
     pub(crate) fn count(&self, db: &Connection, query: &Query) -> Result<u64, CollectionError> {
         let (sql, values) = plan::count(self, query)?;
-        let mut statement = db.prepare_cached(&sql).map_err(|e| failure(&e))?;
+        let mut statement = prepared(db, &sql)?;
         for (number, value) in values.iter().enumerate() {
             bind(&mut statement, number + 1, value)?;
         }
@@ -289,7 +308,7 @@ impl<'a> Reader<'a> {
         limit: Option<i64>,
         offset: Option<i64>,
     ) -> Result<CachedStatement<'a>, CollectionError> {
-        let mut prepared = self.db.prepare_cached(&statement.sql).map_err(|e| failure(&e))?;
+        let mut prepared = prepared(self.db, &statement.sql)?;
         let mut number = 0;
         for value in &self.plan.values {
             number += 1;
@@ -390,6 +409,15 @@ fn write_integer(int: i64, out: &mut String) {
     out.push_str(digits.get(unused..).and_then(|d| std::str::from_utf8(d).ok()).unwrap_or("0"));
 }
 
+/// A statement, from those that are kept if it is short; a long one drives out the others, so that
+/// there are never many of them.
+fn prepared<'db>(db: &'db Connection, sql: &str) -> Result<CachedStatement<'db>, CollectionError> {
+    if sql.len() > plan::KEPT_SQL_BYTES_MAX {
+        db.flush_prepared_statement_cache();
+    }
+    db.prepare_cached(sql).map_err(|error| failure(&error))
+}
+
 fn value<'r>(row: &'r rusqlite::Row<'_>, number: usize) -> Result<ValueRef<'r>, CollectionError> {
     row.get_ref(number).map_err(|e| failure(&e))
 }
@@ -424,10 +452,12 @@ fn bind(
         .map_err(|error| failure(&error))
 }
 
-/// A value of a JSON member as a table keeps it, which has no truth values: these, bytes, and
-/// whatever is no single value (as empty bytes) are blobs, told apart by their first byte.
+/// A value of a JSON member as a table keeps it, which has neither truth values nor NaN: these,
+/// bytes, and whatever is no single value are blobs, told apart by their first byte.
 pub(crate) fn encode(value: Scalar) -> Scalar {
     match value {
+        // SQLite would make null of it.
+        Scalar::Real(real) if real.is_nan() => Scalar::Blob(NAN.to_vec()),
         Scalar::Bool(truth) => Scalar::Blob(vec![truth.into()]),
         Scalar::Blob(bytes) => {
             let mut tagged = vec![3];
@@ -440,6 +470,9 @@ pub(crate) fn encode(value: Scalar) -> Scalar {
 
 /// What [`encode`] would make of an array or object.
 pub(crate) const CONTAINER: &[u8] = &[2];
+
+/// What [`encode`] makes of NaN.
+const NAN: &[u8] = &[4];
 
 #[cfg(test)]
 mod tests {

@@ -41,6 +41,7 @@ pub(crate) fn fetch(
         columns: None,
         budget_bytes: usize::MAX,
         places: Places::All,
+        total: false,
     })
 }
 

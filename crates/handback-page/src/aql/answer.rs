@@ -33,10 +33,6 @@ impl Answer {
         Self { operation: Some(operation), body, warnings }
     }
 
-    pub(crate) fn data(operation: Operation, data: &Value) -> Self {
-        Self::new(operation, Body::Data(data.to_string()), vec![])
-    }
-
     pub(crate) fn failure_of(operation: Option<Operation>, failure: Failure) -> Self {
         Self { operation, body: Body::Failure(failure), warnings: vec![] }
     }
@@ -212,6 +208,39 @@ impl Page {
         }
     }
 
+    /// Whether items follow the last one.
+    #[must_use]
+    pub const fn has_more(&self) -> bool {
+        match &self.info {
+            Info::Cursor(info) => info.has_next_page,
+            Info::Numbered { more, .. } | Info::Offset { more, .. } => *more,
+        }
+    }
+
+    /// How many items match, on all pages together, if that is told.
+    #[must_use]
+    pub const fn total_count(&self) -> Option<u64> {
+        match &self.info {
+            Info::Cursor(info) => info.total_count,
+            Info::Numbered { total, .. } | Info::Offset { total, .. } => *total,
+        }
+    }
+
+    /// The parameter of the page that follows, in the style of this one, and its value. Nothing
+    /// where nothing follows.
+    #[must_use]
+    pub fn next(&self) -> Option<(&'static str, Value)> {
+        if !self.has_more() {
+            return None;
+        }
+        let returned = self.items.len() as u64;
+        match &self.info {
+            Info::Cursor(info) => info.end_cursor.clone().map(|cursor| ("after", cursor.into())),
+            Info::Numbered { page, .. } => Some(("page", page.saturating_add(1).into())),
+            Info::Offset { offset, .. } => Some(("offset", offset.saturating_add(returned).into())),
+        }
+    }
+
     fn write(&self, out: &mut String) {
         out.push_str(if self.edges { r#"{"edges":["# } else { r#"{"items":["# });
         for (number, item) in self.items.iter().enumerate() {
@@ -334,7 +363,7 @@ impl Warning {
         Self {
             code: "PERFORMANCE_SLOW_QUERY_WARNING",
             message: "No index serves this order: everything matching was read".to_owned(),
-            details: json!({"hint": hint}),
+            details: json!({"hint": super::failure::cut_hint(hint)}),
             severity: "medium",
         }
     }

@@ -29,13 +29,14 @@ pub(crate) struct Cursors<'a> {
 }
 
 impl<'a> Cursors<'a> {
-    /// Binds operation, collection, parameters and caller.
+    /// Binds operation, collection, parameters and caller; and what the collection is, unless the
+    /// cursors are of a snapshot.
     pub(crate) fn bind(
         call: &Call<'a>,
         shelf: &'a dyn Shelf,
         collection: Option<&str>,
         params: &Params,
-        schema: &Schema,
+        schema: Option<&Schema>,
     ) -> Result<Self, Failure> {
         let fingerprint = params.fingerprint(schema);
         let context = Context::new(call.caller, Operation::Query).arguments(&fingerprint);

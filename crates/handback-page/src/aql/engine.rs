@@ -14,12 +14,13 @@ use super::page::Paged;
 use super::params::Params;
 use super::request;
 use super::settings::{Settings, SettingsError};
+use super::snapshot::Snapshot;
 use super::table::{Operation, Table};
 use super::{introspect, sort, tools};
 use crate::collection::{Collection, Fetch, ItemText, Places, Query, Search, Window};
 use crate::filter::{Filter, FilterError};
-use crate::json::JsonCollection;
 use crate::project::Selection;
+use crate::scalar::Scalar;
 use crate::schema::Schema;
 use crate::shelf::{Shelf, ShelfId};
 
@@ -31,7 +32,7 @@ pub struct Engine {
     table: Table,
     pub(crate) shelf: Arc<dyn Shelf>,
     /// Snapshots that were read lately, with their index.
-    pub(crate) snapshots: Mutex<VecDeque<(ShelfId, Arc<JsonCollection>)>>,
+    snapshots: Mutex<VecDeque<(ShelfId, Arc<Snapshot>)>>,
 }
 
 /// Who calls, where, and when.
@@ -117,8 +118,18 @@ impl Waiting {
     }
 }
 
-/// Bytes around the result of one operation of a batch.
-const BATCH_ITEM_BYTES: usize = 128;
+/// Bytes around the data of an answer that is no page: names of members, and a warning.
+const DATA_ENVELOPE_BYTES: usize = 1024;
+
+/// Bytes around the results of a batch.
+const BATCH_BYTES: usize = 512;
+
+/// Bytes around the result of one operation of a batch, besides the operation's name.
+const BATCH_ITEM_BYTES: usize = 64;
+
+/// The smallest result of a batch, with all that is around it: a name of 64 characters, and that
+/// the answer is full. A thousand of them fit into the smallest answer that can be configured.
+const BATCH_ITEM_MIN_BYTES: usize = 640;
 
 /// How often a waiting page looks: as often as people notice, and no more than this.
 const LOOK_EVERY_MS: u64 = 200;
@@ -166,7 +177,9 @@ impl Engine {
         }
     }
 
-    /// Answers a request that was parsed elsewhere. What had a member twice can not be seen here.
+    /// Answers a request that was parsed elsewhere. What had a member twice can not be seen here,
+    /// nor that a double was an integer beyond 64 bits: where there is a text, give that to
+    /// [`answer_bytes`](Self::answer_bytes).
     #[must_use]
     pub fn answer(&self, call: &Call<'_>, request: &Value, rng: &mut dyn CryptoRng) -> Step {
         match request::check(request, &self.settings.limits) {
@@ -233,10 +246,12 @@ impl Engine {
         check_endpoint(operation, call.endpoint)?;
         match operation {
             Operation::Introspect => {
-                introspect::answer(self, params).map(|data| Done::data(operation, &data))
+                introspect::answer(self, params).and_then(|data| data_of(operation, &data, budget))
             }
             Operation::GetElement => self.get(params, budget).map(Done::Answer),
-            Operation::CountElements => self.count(params).map(|data| Done::data(operation, &data)),
+            Operation::CountElements => {
+                self.count(params).and_then(|data| data_of(operation, &data, budget))
+            }
             Operation::ListCollections
             | Operation::ListElements
             | Operation::SearchElements
@@ -268,13 +283,28 @@ impl Engine {
         if operations.is_empty() || operations.len() > limit {
             return refused(format!("Parameter 'operations' takes 1 to {limit} operations"));
         }
-        // What the answers before left over; failures are small.
-        let mut left = self.settings.limits.response_bytes;
-        let answers = operations.iter().map(|request| {
-            let answer = self.in_batch(call, request, left, rng);
-            left = left.saturating_sub(answer.to_json().len() + BATCH_ITEM_BYTES);
+        let limit = self.settings.limits.response_bytes;
+        // What the answers before left over.
+        let mut left = limit.saturating_sub(BATCH_BYTES);
+        let answers = operations.iter().enumerate().map(|(number, request)| {
             let name = request.get("operation").and_then(Value::as_str).map(shortened);
-            (name.unwrap_or_default(), answer)
+            let name = name.unwrap_or_default();
+            // Each byte of a name may need two.
+            let around = BATCH_ITEM_BYTES + 2 * name.len();
+            // Those that follow can at least say that there is no room.
+            let reserved = (operations.len() - number - 1) * BATCH_ITEM_MIN_BYTES;
+            let budget = left.saturating_sub(reserved).saturating_sub(around);
+            // Where nothing fits, nothing is done.
+            let fits = budget > DATA_ENVELOPE_BYTES;
+            let sized = |answer: Answer| (answer.to_json().len(), answer);
+            let answered = fits.then(|| sized(self.in_batch(call, request, budget, rng)));
+            let answered = answered.filter(|(bytes, _)| *bytes <= budget);
+            let (bytes, answer) = answered.unwrap_or_else(|| {
+                let failure = Failure::batch_is_full(limit as u64);
+                sized(Answer::failure_of(operation_of(request), failure))
+            });
+            left = left.saturating_sub(bytes + around);
+            (name, answer)
         });
         Ok(answers.collect())
     }
@@ -302,7 +332,8 @@ impl Engine {
         }
     }
 
-    fn get(&self, params: &Params, limit: usize) -> Result<Answer, Failure> {
+    fn get(&self, params: &Params, budget: usize) -> Result<Answer, Failure> {
+        let limit = budget.saturating_sub(DATA_ENVELOPE_BYTES);
         let (name, collection) = self.find(params)?;
         let failed = |error| Failure::collection(error, name, None);
         let schema = collection.schema().map_err(failed)?;
@@ -318,10 +349,13 @@ impl Engine {
             columns: columns.as_deref(),
             budget_bytes: limit,
             places: Places::Ends,
+            total: false,
         };
-        let row = collection.fetch(&fetch).map_err(failed)?.rows.into_iter().next();
+        let fetched = collection.fetch(&fetch).map_err(failed)?;
+        let is_done = selection.is_done(fetched.columns, &schema);
+        let row = fetched.rows.into_iter().next();
         let row = row.ok_or_else(|| Failure::not_found("element", &id.to_string()))?;
-        let item = projected(row.item, &selection, selection.is_by_column(&schema), name)?;
+        let item = projected(row.item, &selection, is_done, name)?;
         if item.len() > limit {
             let (limit, actual) = (limit as u64, item.len() as u64);
             return Err(Failure::too_large("response_size", limit, Some(actual), "bytes"));
@@ -355,13 +389,13 @@ impl Engine {
     }
 
     /// A snapshot that was read lately.
-    pub(crate) fn recent_snapshot(&self, id: ShelfId) -> Option<Arc<JsonCollection>> {
+    pub(crate) fn recent_snapshot(&self, id: ShelfId) -> Option<Arc<Snapshot>> {
         let recent = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         recent.iter().find(|(known, _)| *known == id).map(|(_, snapshot)| Arc::clone(snapshot))
     }
 
     /// Remembers the index of a snapshot, and forgets that of another one.
-    pub(crate) fn remember_snapshot(&self, id: ShelfId, snapshot: Arc<JsonCollection>) {
+    pub(crate) fn remember_snapshot(&self, id: ShelfId, snapshot: Arc<Snapshot>) {
         /// Indexes of snapshots that are kept in memory.
         const RECENT_SNAPSHOTS: usize = 16;
         let mut recent = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -378,10 +412,14 @@ pub(crate) enum Done {
     Wait { left_ms: u64 },
 }
 
-impl Done {
-    fn data(operation: Operation, data: &Value) -> Self {
-        Self::Answer(Answer::data(operation, data))
+/// An answer of data that fits.
+fn data_of(operation: Operation, data: &Value, budget: usize) -> Result<Done, Failure> {
+    let (data, limit) = (data.to_string(), budget.saturating_sub(DATA_ENVELOPE_BYTES));
+    if data.len() > limit {
+        let (limit, actual) = (limit as u64, data.len() as u64);
+        return Err(Failure::too_large("response_size", limit, Some(actual), "bytes"));
     }
+    Ok(Done::Answer(Answer::new(operation, Body::Data(data), vec![])))
 }
 
 /// The operation of a request that did not resolve, to know how its failure is written.
@@ -428,7 +466,7 @@ fn by_key(id: &Value, schema: &Schema) -> Result<(Filter, Window<'static>), Fail
     let one = Window::Forward { after: None, limit: 1 };
     let members: Map<String, Value> = match (schema.key(), id) {
         ([], id) => {
-            let number = id.as_u64().ok_or_else(|| {
+            let number = number_of(id).ok_or_else(|| {
                 Failure::invalid_type("id", "number of the element, from 0", "other value")
             })?;
             return Ok((Filter::EVERYTHING, Window::Offset { offset: number, limit: 1 }));
@@ -456,14 +494,32 @@ fn by_key(id: &Value, schema: &Schema) -> Result<(Filter, Window<'static>), Fail
     }
 }
 
+/// The number that an id is: also `0.0` and `{"$integer":"0"}`, as in a filter. Beyond what is
+/// counted, one that no element has.
+fn number_of(id: &Value) -> Option<u64> {
+    match Scalar::from_json(id)? {
+        Scalar::Int(int) if int >= 0 => Some(u64::try_from(int).unwrap_or(u64::MAX)),
+        Scalar::Real(real) if real >= 0.0 && real.fract() == 0.0 => {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "integral, not negative, and saturating above"
+            )]
+            let number = real as u64;
+            Some(number)
+        }
+        _ => None,
+    }
+}
+
 /// The item with the selected members only.
 pub(crate) fn projected(
     item: ItemText,
     selection: &Selection,
-    is_ready: bool,
+    is_done: bool,
     name: &str,
 ) -> Result<ItemText, Failure> {
-    if is_ready {
+    if is_done {
         return Ok(item);
     }
     selection.apply(&item).map(ItemText::from).map_err(|error| {

@@ -179,6 +179,20 @@ impl Failure {
         Self::new(Code::PayloadTooLarge, message, details)
     }
 
+    /// A numbered page that would have to be cut: the next number would not go on where it ends.
+    pub(crate) fn page_too_large(limit: u64) -> Self {
+        let mut failure = Self::too_large("response_size", limit, None, "bytes");
+        let hint = "Ask for a smaller 'page_size' or fewer 'fields', or walk with 'first' and \
+                    'after': those pages are cut between items and lose none";
+        failure.details.insert("hint".to_owned(), hint.into());
+        failure
+    }
+
+    /// What is left to say in a batch whose answer is full.
+    pub(crate) fn batch_is_full(limit: u64) -> Self {
+        Self::too_large("response_size", limit, None, "bytes")
+    }
+
     pub(crate) fn not_found(resource_type: &str, id: &str) -> Self {
         let id = shortened(id);
         Self::new(
@@ -193,6 +207,8 @@ impl Failure {
         let name = shortened(name);
         let mut failure = Self::invalid_type(param_name, "name of a column", "unknown name");
         failure.message = format!("Parameter '{param_name}' names an unknown column '{name}'");
+        let valid: Vec<_> =
+            valid.iter().take(MAX_VALID_NAMES).map(|name| shortened(name)).collect();
         failure.details.insert("valid_names".to_owned(), json!(valid));
         failure
     }
@@ -245,12 +261,17 @@ impl Failure {
                     "order served by an index",
                     "order without an index",
                 );
-                failure.details.insert("hint".to_owned(), hint.into());
+                failure.details.insert("hint".to_owned(), cut_hint(&hint).into());
                 failure
             }
             CollectionError::Gone(_) => Self::not_found("collection", name),
             CollectionError::TooLarge { what, limit, unit } => {
-                let kind = if what == "snapshot" { "snapshot_size" } else { "response_size" };
+                let kind = match what {
+                    "snapshot" => "snapshot_size",
+                    "search" => "search_words",
+                    "statement" => "statement_size",
+                    _ => "response_size",
+                };
                 Self::too_large(kind, limit, None, unit)
             }
             CollectionError::Unavailable(_) => {
@@ -258,6 +279,9 @@ impl Failure {
             }
             CollectionError::Damaged(_) => {
                 Self::unavailable(name, "the source holds something unreadable")
+            }
+            CollectionError::Refused(_) => {
+                Self::unavailable(name, "the source did not take the question")
             }
         };
         Self { inside, ..failure }
@@ -295,6 +319,18 @@ impl Failure {
 
 /// How many names of a caller are repeated in a message.
 const MAX_SHOWN: usize = 10;
+
+/// How many names of columns are told to who used one that is none.
+const MAX_VALID_NAMES: usize = 100;
+
+/// How many characters of a hint are told: it has names of columns in it, as long as they are.
+const MAX_HINT_CHARS: usize = 1000;
+
+/// A hint that fits into every answer.
+pub(super) fn cut_hint(hint: &str) -> &str {
+    let end = hint.char_indices().nth(MAX_HINT_CHARS).map(|(end, _)| end);
+    end.and_then(|end| hint.get(..end)).unwrap_or(hint)
+}
 
 /// How many characters of a caller's text are repeated in a message.
 const MAX_SHOWN_CHARS: usize = 64;

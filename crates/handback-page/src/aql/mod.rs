@@ -17,6 +17,7 @@ mod page;
 mod params;
 mod request;
 mod settings;
+mod snapshot;
 mod sort;
 mod table;
 mod tools;

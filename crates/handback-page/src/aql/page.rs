@@ -11,6 +11,7 @@ use super::cursors::{Cursors, random_id};
 use super::engine::{Call, Done, Engine, projected, query};
 use super::failure::Failure;
 use super::params::{Ask, PageRequest, Params};
+use super::snapshot::{self, Room, Snapshot};
 use super::sort;
 use super::table::Operation;
 use crate::collection::{
@@ -35,11 +36,16 @@ pub(crate) struct Paged<'a> {
 }
 
 /// What a page is taken from: the collection, or a snapshot of it.
-struct Source {
+struct Source<'a> {
     collection: Arc<dyn Collection>,
+    /// What names and presets mean.
+    schema: Arc<Schema>,
     query: Query,
+    selection: Selection,
+    deprecation: Option<Warning>,
     snapshot: Option<ShelfId>,
     place: Option<Vec<Scalar>>,
+    cursors: Cursors<'a>,
 }
 
 /// Bytes of an answer besides its items: page info with two cursors, warnings.
@@ -52,51 +58,51 @@ impl Paged<'_> {
     pub(crate) fn answer(&self, rng: &mut dyn CryptoRng) -> Result<Done, Failure> {
         let request = self.params.page(&self.engine.settings)?;
         let (name, collection) = self.collection()?;
-        let failed = |error| Failure::collection(error, name.unwrap_or("collections"), None);
-        let schema = collection.schema().map_err(failed)?;
-        let query = query(self.params, &schema)?;
-        let (selection, deprecation) = sort::selection(self.params, &schema)?;
-        let shelf = self.engine.shelf.as_ref();
-        let mut cursors = Cursors::bind(self.call, shelf, name, self.params, &schema)?;
-        let cursor = request.ask.cursor();
-        let place = cursor
-            .map(|(param_name, cursor)| cursors.open(param_name, cursor, self.asked_at))
-            .transpose()?;
-        let source = self.source(&request, collection, query, place, rng)?;
-
+        let source = self.source(&request, name, collection, rng)?;
         let limit = self.limit(&request.ask);
-        let columns = selection.columns(&schema);
+        let columns = source.selection.columns(&source.schema);
+        let wants_total = request.total.unwrap_or_else(|| source.schema.counts_always());
+        // What is only looked at to see whether to go on waiting is not counted.
+        let waits = request.wait_ms.is_some_and(|wait_ms| wait_ms > self.waited_ms);
         let mut fetch = Fetch {
             query: &source.query,
             window: window(&request.ask, source.place.as_deref(), limit),
             columns: columns.as_deref(),
             budget_bytes: self.budget,
             places: if request.edges { Places::All } else { Places::Ends },
+            total: wants_total && !waits,
         };
+        let cursor = request.ask.cursor().map(|(param_name, _)| param_name);
         let name = name.unwrap_or("collections");
-        let failed =
-            |error| Failure::collection(error, name, cursor.map(|(param_name, _)| param_name));
+        let failed = |error| Failure::collection(error, name, cursor);
         let mut fetched = source.collection.fetch(&fetch).map_err(failed)?;
         if let Some(left_ms) = self.wait(&request, limit, &fetched) {
             return Ok(Done::Wait { left_ms });
         }
+        if wants_total != fetch.total {
+            fetch.total = wants_total;
+            fetched = source.collection.fetch(&fetch).map_err(failed)?;
+        }
 
-        let total = self.total(&request, &source, &schema).map_err(failed)?;
-        let mut warnings: Vec<Warning> = deprecation.into_iter().collect();
+        let mut warnings: Vec<Warning> = source.deprecation.clone().into_iter().collect();
         if let Served::ByScan { hint } = &fetched.served {
             warnings.push(Warning::slow(hint));
         }
-        let mut window = self.cut(fetched, &source, &selection, &schema, &request)?;
-        if window.ends_without_place() {
-            // What is cut, which is seldom, ends elsewhere than what was fetched.
+        let mut window = self.cut(fetched, &source, &request)?;
+        if cursor_style(&request.ask) && window.ends_without_place() {
+            // What is cut, which is seldom, ends elsewhere than what was fetched. All of the answer
+            // is then of the second moment.
             fetch.places = Places::All;
             fetched = source.collection.fetch(&fetch).map_err(failed)?;
-            window = self.cut(fetched, &source, &selection, &schema, &request)?;
+            window = self.cut(fetched, &source, &request)?;
+        }
+        if matches!(request.ask, Ask::Numbered { .. }) && window.is_cut(&request.ask, limit) {
+            return Err(Failure::page_too_large(self.items_budget() as u64));
         }
         if window.is_shorter_than_asked(&request.ask, limit) {
-            warnings.push(Warning::truncated(window.rows.len(), limit as u64, total));
+            warnings.push(Warning::truncated(window.rows.len(), limit as u64, window.total));
         }
-        let page = self.assemble(window, &request, &source, &cursors, total, rng)?;
+        let page = self.assemble(window, &request, &source, rng)?;
         let answer = Answer::new(self.params.operation, Body::Page(page), warnings);
         Ok(Done::Answer(answer))
     }
@@ -130,89 +136,103 @@ impl Paged<'_> {
         usize::try_from(ask.size()).map_or(max, |size| size.min(max))
     }
 
-    /// Turns to the snapshot, if one is asked for: the one of the cursor, or a new one.
-    fn source(
-        &self,
+    /// Where the page is: in the collection, or in the snapshot of the cursor, or in a new one.
+    fn source<'s>(
+        &'s self,
         request: &PageRequest,
+        name: Option<&str>,
         collection: Arc<dyn Collection>,
-        query: Query,
-        place: Option<Place>,
         rng: &mut dyn CryptoRng,
-    ) -> Result<Source, Failure> {
-        let param_name = request.ask.cursor().map_or("after", |(param_name, _)| param_name);
-        let malformed = || Failure::cursor(param_name, handback_token::Reason::Malformed.into());
-        if !request.snapshot {
-            let place = match place {
-                None => None,
-                Some(Place::Here(place)) => Some(place),
-                Some(_) => return Err(malformed()),
+    ) -> Result<Source<'s>, Failure> {
+        let shelf = self.engine.shelf.as_ref();
+        let cursor = request.ask.cursor();
+        if request.snapshot {
+            // The copy needs nothing of the collection, which may be gone.
+            let mut cursors = Cursors::bind(self.call, shelf, name, self.params, None)?;
+            let Some((param_name, cursor)) = cursor else {
+                let id = self.take_snapshot(name, collection.as_ref(), rng)?;
+                return self.in_snapshot(id, None, "after", cursors);
             };
-            return Ok(Source { collection, query, snapshot: None, place });
+            return match cursors.open(param_name, cursor, self.asked_at)? {
+                Place::InSnapshot(id, place) => {
+                    self.in_snapshot(id, Some(place), param_name, cursors)
+                }
+                _ => Err(malformed(param_name)),
+            };
         }
-        let (id, place) = match place {
-            None => (self.take_snapshot(collection.as_ref(), &query, rng)?, None),
-            Some(Place::InSnapshot(id, place)) => (id, Some(place)),
-            Some(_) => return Err(malformed()),
+        let failed = |error| Failure::collection(error, name.unwrap_or("collections"), None);
+        let schema = collection.schema().map_err(failed)?;
+        let query = query(self.params, &schema)?;
+        let (selection, deprecation) = sort::selection(self.params, &schema)?;
+        let mut cursors = Cursors::bind(self.call, shelf, name, self.params, Some(&schema))?;
+        let place = match cursor {
+            None => None,
+            Some((param_name, cursor)) => match cursors.open(param_name, cursor, self.asked_at)? {
+                Place::Here(place) => Some(place),
+                _ => return Err(malformed(param_name)),
+            },
         };
+        let snapshot = None;
+        Ok(Source { collection, schema, query, selection, deprecation, snapshot, place, cursors })
+    }
+
+    fn in_snapshot<'s>(
+        &'s self,
+        id: ShelfId,
+        place: Option<Vec<Scalar>>,
+        param_name: &'static str,
+        cursors: Cursors<'s>,
+    ) -> Result<Source<'s>, Failure> {
+        let failed = |error| Failure::collection(error, "snapshot", Some(param_name));
         let snapshot = self
             .open_snapshot(id)
-            .map_err(|error| Failure::collection(error, "snapshot", Some(param_name)))?
+            .map_err(failed)?
             .ok_or_else(|| Failure::cursor_outlived(param_name))?;
-        let schema = snapshot
-            .schema()
-            .map_err(|error| Failure::collection(error, "snapshot", Some(param_name)))?;
+        let schema = Arc::clone(&snapshot.schema);
+        let (selection, deprecation) = sort::selection(self.params, &schema)?;
         let query = Query {
             filter: Filter::EVERYTHING,
             search: Search::default(),
-            order: schema.total_order(vec![]),
+            order: snapshot.items.schema().map_err(failed)?.total_order(vec![]),
         };
-        Ok(Source { collection: snapshot, query, snapshot: Some(id), place })
+        let collection: Arc<dyn Collection> = Arc::clone(&snapshot.items) as _;
+        let snapshot = Some(id);
+        Ok(Source { collection, schema, query, selection, deprecation, snapshot, place, cursors })
     }
 
-    /// Copies what matches to the shelf, as one JSON array.
+    /// Copies what matches to the shelf.
     fn take_snapshot(
         &self,
+        name: Option<&str>,
         collection: &dyn Collection,
-        query: &Query,
         rng: &mut dyn CryptoRng,
     ) -> Result<ShelfId, Failure> {
+        let failed = |error| Failure::collection(error, name.unwrap_or("collections"), None);
+        let schema = collection.schema().map_err(failed)?;
+        let query = query(self.params, &schema)?;
+        // Before anything is copied for a request that is refused.
+        sort::selection(self.params, &schema)?;
         let settings = &self.engine.settings;
-        let id = random_id(rng);
+        let (id, now) = (random_id(rng), self.call.now);
         let life = u64::from(settings.snapshot_ttl_s);
-        let until = UnixTime::from_secs(self.call.now.as_secs().saturating_add(life));
-        let copy = || -> Result<(), CollectionError> {
-            let mut writer = self.engine.shelf.put(id, self.call.now, until)?;
-            let mut written = 0;
-            collection.scan(query, &mut |row| {
-                written += row.item.len() as u64 + 1;
-                if written > settings.snapshot_bytes {
-                    return Err(CollectionError::TooLarge {
-                        what: "snapshot",
-                        unit: "bytes",
-                        limit: settings.snapshot_bytes,
-                    });
-                }
-                let separator = if written == row.item.len() as u64 + 1 { b"[" } else { b"," };
-                writer.write(separator)?;
-                writer.write(row.item.as_bytes())
-            })?;
-            writer.write(if written == 0 { b"[]" } else { b"]" })?;
-            writer.finish()
+        let room = Room {
+            shelf: self.engine.shelf.as_ref(),
+            id,
+            now,
+            until: UnixTime::from_secs(now.as_secs().saturating_add(life)),
+            limit_bytes: settings.snapshot_bytes,
         };
-        copy().map_err(|error| {
-            let name = self.params.text("element_type").unwrap_or_default();
-            Failure::collection(error, name, None)
-        })?;
+        snapshot::take(collection, &schema, &query, &room).map_err(failed)?;
         Ok(id)
     }
 
-    fn open_snapshot(&self, id: ShelfId) -> Result<Option<Arc<JsonCollection>>, CollectionError> {
+    fn open_snapshot(&self, id: ShelfId) -> Result<Option<Arc<Snapshot>>, CollectionError> {
         // The shelf says whether it is still there, the index is kept aside.
         let Some(bytes) = self.engine.shelf.open(id, self.call.now)? else { return Ok(None) };
         if let Some(recent) = self.engine.recent_snapshot(id) {
             return Ok(Some(recent));
         }
-        let snapshot = Arc::new(JsonCollection::open(bytes, JsonOptions::new())?);
+        let snapshot = Arc::new(Snapshot::open(bytes)?);
         self.engine.remember_snapshot(id, Arc::clone(&snapshot));
         Ok(Some(snapshot))
     }
@@ -224,44 +244,31 @@ impl Paged<'_> {
         (nothing && left > 0).then_some(left)
     }
 
-    fn total(
-        &self,
-        request: &PageRequest,
-        source: &Source,
-        schema: &Schema,
-    ) -> Result<Option<u64>, CollectionError> {
-        let is_cheap = schema.counts_always() || source.snapshot.is_some();
-        if !request.total.unwrap_or(is_cheap) {
-            return Ok(None);
-        }
-        source.collection.count(&source.query).map(Some)
+    /// What the items of the page may have together.
+    const fn items_budget(&self) -> usize {
+        self.budget.saturating_sub(ENVELOPE_BYTES)
     }
 
     /// Projects the rows, and cuts them where the answer would be too large.
     fn cut(
         &self,
         fetched: Fetched,
-        source: &Source,
-        selection: &Selection,
-        schema: &Schema,
+        source: &Source<'_>,
         request: &PageRequest,
     ) -> Result<Shown, Failure> {
-        let is_ready = match source.snapshot {
-            // A copy has all columns.
-            Some(_) => *selection == Selection::Everything,
-            None => selection.is_by_column(schema),
-        };
+        let selection = &source.selection;
+        let is_done = selection.is_done(fetched.columns, &source.schema);
         let name = self.params.text("element_type").unwrap_or("collections");
         let backward = matches!(request.ask, Ask::Backward { .. });
-        let budget = self.budget.saturating_sub(ENVELOPE_BYTES);
-        let Fetched { mut rows, mut more_before, mut more_after, .. } = fetched;
+        let budget = self.items_budget();
+        let Fetched { mut rows, mut more_before, mut more_after, total, .. } = fetched;
         if backward {
             rows.reverse();
         }
         let mut shown = Vec::with_capacity(rows.len());
         let mut bytes = 0;
         for row in rows {
-            let item = projected(row.item, selection, is_ready, name)?;
+            let item = projected(row.item, selection, is_done, name)?;
             bytes += item.len() + 1 + if request.edges { EDGE_BYTES } else { 0 };
             if bytes > budget {
                 if shown.is_empty() {
@@ -276,18 +283,17 @@ impl Paged<'_> {
         if backward {
             shown.reverse();
         }
-        Ok(Shown { rows: shown, more_before, more_after })
+        Ok(Shown { rows: shown, more_before, more_after, total })
     }
 
     fn assemble(
         &self,
         window: Shown,
         request: &PageRequest,
-        source: &Source,
-        cursors: &Cursors<'_>,
-        total: Option<u64>,
+        source: &Source<'_>,
         rng: &mut dyn CryptoRng,
     ) -> Result<Page, Failure> {
+        let (cursors, total) = (&source.cursors, window.total);
         let limit = self.limit(&request.ask) as u64;
         let more = window.more_after;
         let numbered = |info| Page {
@@ -352,6 +358,7 @@ struct Shown {
     rows: Vec<(ItemText, Vec<Scalar>)>,
     more_before: bool,
     more_after: bool,
+    total: Option<u64>,
 }
 
 impl Shown {
@@ -362,13 +369,29 @@ impl Shown {
 
     /// Whether there was more of what was asked for.
     fn is_shorter_than_asked(&self, ask: &Ask, limit: usize) -> bool {
-        let more = match ask {
+        self.is_cut(ask, limit) || (self.goes_on(ask) && ask.size() > limit as u64)
+    }
+
+    /// Whether items are missing at the end of the page.
+    const fn is_cut(&self, ask: &Ask, limit: usize) -> bool {
+        self.goes_on(ask) && self.rows.len() < limit
+    }
+
+    /// Whether there is more in the direction of the page.
+    const fn goes_on(&self, ask: &Ask) -> bool {
+        match ask {
             Ask::Backward { .. } => self.more_before,
             _ => self.more_after,
-        };
-        let was_clamped = ask.size() > limit as u64;
-        more && (was_clamped || self.rows.len() < limit)
+        }
     }
+}
+
+fn malformed(param_name: &str) -> Failure {
+    Failure::cursor(param_name, handback_token::Reason::Malformed.into())
+}
+
+const fn cursor_style(ask: &Ask) -> bool {
+    matches!(ask, Ask::Forward { .. } | Ask::Backward { .. })
 }
 
 const fn item(json: ItemText, cursor: Option<String>) -> Item {

@@ -66,9 +66,19 @@ impl Params {
 
     /// What a cursor is bound to besides its collection's name: the operation, all parameters but
     /// those that may differ from page to page, and what the collection is. This is the fingerprint
-    /// of the object with these three as members.
-    pub(crate) fn fingerprint(&self, schema: &Schema) -> ArgsFingerprint {
+    /// of the object with these three as members. A snapshot is what it is whatever becomes of the
+    /// collection: without a schema, two.
+    pub(crate) fn fingerprint(&self, schema: Option<&Schema>) -> ArgsFingerprint {
         let params = canonical_json(&self.values, &FREE);
+        let Some(schema) = schema else {
+            return ArgsFingerprint::of_canonical(&[
+                br#"{"operation":""#,
+                self.operation.name().as_bytes(),
+                br#"","params":"#,
+                &params,
+                b"}",
+            ]);
+        };
         // In the order of canonical JSON.
         ArgsFingerprint::of_canonical(&[
             br#"{"collection":"#,
@@ -402,12 +412,30 @@ fn actual_type(kind: ParameterKind, value: &Value) -> &'static str {
                 "number with a fraction"
             }
         }
+        (ParameterKind::Size { .. } | ParameterKind::Range { .. }, value)
+            if long_integer(value).is_some() =>
+        {
+            "negative number"
+        }
         (_, value) => json_type(value),
     }
 }
 
+/// The text of an integer beyond 64 bits, as requests are read.
+fn long_integer(value: &Value) -> Option<&str> {
+    let members = value.as_object().filter(|members| members.len() == 1)?;
+    let text = members.get("$integer")?.as_str()?;
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_long =
+        digits.len() >= 19 && text.parse::<u64>().is_err() && text.parse::<i64>().is_err();
+    (is_long && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
+}
+
 /// A JSON-Schema integer that is not negative: also `10.0`; beyond 64 bits the largest one.
 fn integer(value: &Value) -> Option<u64> {
+    if long_integer(value).is_some_and(|text| !text.starts_with('-')) {
+        return Some(u64::MAX);
+    }
     let number = value.as_number()?;
     if let Some(integer) = number.as_u64() {
         return Some(integer);

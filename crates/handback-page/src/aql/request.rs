@@ -1,5 +1,6 @@
 //! From bytes to a request: encoding, size, depth, and no member twice.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
@@ -59,8 +60,9 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Failure> {
             serde_json::json!({"location": "request", "byte_offset": offset}),
         )
     })?;
+    let text = with_exact_integers(text);
     let mut fault = None;
-    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let mut deserializer = serde_json::Deserializer::from_str(&text);
     let seed = Bounded { limits, depth: 0, fault: &mut fault };
     let parsed = seed.deserialize(&mut deserializer).and_then(|value| {
         deserializer.end()?;
@@ -74,6 +76,76 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Failure> {
             Err(Failure::invalid_type("request", "JSON object", &place))
         }
     }
+}
+
+/// The text with integers beyond 64 bits as `{"$integer":"…"}`, which is the same in a filter: they
+/// would else be read as doubles, and compared with something that nobody has written.
+fn with_exact_integers(text: &str) -> Cow<'_, str> {
+    if !has_long_run(text.as_bytes()) {
+        return Cow::Borrowed(text);
+    }
+    let mut exact = String::new();
+    let mut copied = 0;
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
+        let start = text.len() - rest.len() + at;
+        let token = text.get(start..).unwrap_or_default();
+        let length = if token.starts_with('"') { text_length(token) } else { number_length(token) };
+        let (token, after) = token.split_at_checked(length).unwrap_or((token, ""));
+        rest = after;
+        if is_long_integer(token) {
+            exact.push_str(text.get(copied..start).unwrap_or_default());
+            exact.push_str(&format!(r#"{{"$integer":"{token}"}}"#));
+            copied = start + length;
+        }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    exact.push_str(text.get(copied..).unwrap_or_default());
+    Cow::Owned(exact)
+}
+
+/// The shortest run of digits that 64 bits may not hold.
+const LONG_RUN: usize = 19;
+
+/// Whether there are that many digits in a row. Every such run has one of the bytes that are looked
+/// at: most requests have none, and should not pay for this.
+fn has_long_run(bytes: &[u8]) -> bool {
+    let is_digit = |byte: &&u8| byte.is_ascii_digit();
+    let sampled = bytes.iter().enumerate().skip(LONG_RUN - 1).step_by(LONG_RUN);
+    sampled.filter(|(_, byte)| byte.is_ascii_digit()).any(|(at, _)| {
+        let (before, after) = bytes.split_at(at);
+        let before = before.iter().rev().take_while(is_digit).count();
+        before + after.iter().take_while(is_digit).count() >= LONG_RUN
+    })
+}
+
+/// How long the text in quotes is that `token` starts with; all of it, if it has no end.
+fn text_length(token: &str) -> usize {
+    let mut is_escaped = false;
+    let end = token.bytes().skip(1).position(|byte| {
+        let ends = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.map_or(token.len(), |end| end + 2)
+}
+
+/// How long the number is that `token` starts with, with whatever else is no end of a number.
+fn number_length(token: &str) -> usize {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    token.find(|c| !is_part(c)).unwrap_or(token.len())
+}
+
+/// Whether it is an integer, as JSON writes it, that 64 bits do not hold.
+fn is_long_integer(token: &str) -> bool {
+    let digits = token.strip_prefix('-').unwrap_or(token);
+    digits.len() >= LONG_RUN
+        && !digits.starts_with('0')
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && token.parse::<u64>().is_err()
+        && token.parse::<i64>().is_err()
 }
 
 /// Checks a request that was parsed elsewhere.
@@ -278,9 +350,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn integers_beyond_64_bits_are_kept_as_they_are() {
+        let read = |text: &str| parse(text.as_bytes(), &Limits::default()).unwrap();
+        let max = u64::MAX;
+        assert_eq!(
+            read(&format!(r#"{{"a":{max},"b":[{max}0,-9223372036854775808,-{max}],"c":1e30}}"#)),
+            json!({
+                "a": max,
+                "b": [{"$integer": format!("{max}0")}, i64::MIN, {"$integer": format!("-{max}")}],
+                "c": 1e30,
+            })
+        );
+        let text = format!(r#"["\"{max}0", "\\", {max}0.0, {max}0e2, "x" ]"#);
+        assert_eq!(read(&text), serde_json::from_str::<Value>(&text).unwrap());
+        for text in ["[0{max}0]", "[{max}0x]", "{{max}0:1}", "[{max}0{max}0.]", "\"{max}0"] {
+            let text = text.replace("{max}", &max.to_string());
+            assert!(parse(text.as_bytes(), &Limits::default()).is_err(), "{text}");
+        }
+        assert_eq!(read(&format!("{max}9")), json!({"$integer": format!("{max}9")}));
+        for spaces in 0..40 {
+            let text = format!("[{}-9223372036854775809]", " ".repeat(spaces));
+            assert_eq!(read(&text), json!([{"$integer": "-9223372036854775809"}]));
+        }
+    }
+
     proptest! {
         #[test]
-        fn what_is_read_is_what_serde_json_reads(text in r#"[\[\]{}":,a0-9.eE \-]{0,24}"#) {
+        fn what_is_read_is_what_serde_json_reads(text in r#"[\[\]{}":,a0-9.eE \-]{0,18}"#) {
             let ours = parse(text.as_bytes(), &Limits::default());
             match serde_json::from_str::<Value>(&text) {
                 Ok(value) => match ours {

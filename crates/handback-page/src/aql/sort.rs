@@ -136,7 +136,13 @@ fn fields(paths: &[Value], schema: &Schema) -> Result<Selection, Failure> {
         .map(|path| {
             // A column by its whole name, else a path into one; what is not there is not shown.
             let parts = || path.split('.').map(str::to_owned).collect();
-            schema.resolve(path).unwrap_or_else(|| FieldPath::from_parts(parts()))
+            match schema.resolve(path) {
+                Some(path) => match path.column() {
+                    Some(name) => schema.member_path(name),
+                    None => path,
+                },
+                None => FieldPath::from_parts(parts()),
+            }
         })
         .collect::<Vec<_>>();
     if paths.iter().any(|path| path.parts().len() > MAX_PATH_PARTS) {

@@ -144,7 +144,9 @@ impl Parser<'_> {
             path,
         };
         match value {
-            Value::Object(operators) if Scalar::from_json(value).is_none() => {
+            Value::Object(operators)
+                if Scalar::from_json(value).is_none() && !is_tagged(operators) =>
+            {
                 if operators.is_empty() {
                     return Err(invalid(&field.param_name, "value or operators", "empty object"));
                 }
@@ -283,7 +285,13 @@ impl Field {
     /// The scalar of a value, if the column can be compared with it.
     fn scalar(&self, param_name: &str, value: &Value) -> Result<Scalar, FilterError> {
         let kind = self.kind();
-        let wrong = || invalid(param_name, kind.name(), json_type(value));
+        let wrong = || {
+            let actual = match value {
+                Value::Object(members) if is_tagged(members) => "malformed or too large value",
+                value => json_type(value),
+            };
+            invalid(param_name, kind.name(), actual)
+        };
         let scalar = Scalar::from_json(value).ok_or_else(wrong)?;
         let fits = match (kind, &scalar) {
             (_, Scalar::Null) | (Kind::Any, _) => true,
@@ -302,6 +310,11 @@ impl Field {
         }
         Ok(scalar)
     }
+}
+
+/// Whether it is meant as a value that JSON does not hold. No operator starts like that.
+fn is_tagged(members: &Map<String, Value>) -> bool {
+    members.len() == 1 && members.keys().all(|name| name.starts_with('$'))
 }
 
 fn one_or(mut filters: Vec<Filter>, many: fn(Vec<Filter>) -> Filter) -> Filter {

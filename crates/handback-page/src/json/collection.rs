@@ -32,7 +32,7 @@ use crate::schema::{FieldPath, Schema};
 /// let order = items.schema()?.total_order(vec![]);
 /// let query = Query { filter: Filter::EVERYTHING, search: Search::default(), order };
 /// let window = Window::Forward { after: None, limit: 1 };
-/// let page = items.fetch(&Fetch { query: &query, window, columns: None, budget_bytes: 1000, places: Places::All })?;
+/// let page = items.fetch(&Fetch { query: &query, window, columns: None, budget_bytes: 1000, places: Places::All, total: false })?;
 /// assert_eq!(page.rows[0].item, r#"{"id": 7}"#);
 /// assert!(page.more_after);
 /// # Ok::<_, Box<dyn std::error::Error>>(())
@@ -100,7 +100,7 @@ impl JsonCollection {
         let Index { target, starts } = Index::build(&*source, &pointer, chunk)?;
         let items = JsonItems { stored: Stored::new(source, starts), target };
         let name = key.as_ref().map(FieldPath::to_string);
-        let schema = infer::schema(&items, name.as_deref())?.with_part(pointer.to_string());
+        let schema = infer::schema(&items, key.as_ref())?.with_part(pointer.to_string());
         let schema = Arc::new(schema);
         let key = match key {
             Some(path) => Key::Member(MemberKey::new(path)),

@@ -5,7 +5,7 @@ use super::listing::Items;
 use super::pick;
 use super::scan::{Scan, Stop};
 use crate::collection::CollectionError;
-use crate::schema::{Column, Kind, Preset, Schema, Shape};
+use crate::schema::{Column, FieldPath, Kind, Preset, Schema, Shape};
 
 /// So many items are looked at.
 const MAX_ITEMS: usize = 200;
@@ -20,7 +20,12 @@ const MAX_COLUMNS: usize = 200;
 ///
 /// Other items may have other members, and other kinds of values in the same members: the schema is
 /// open, and its columns hold anything.
-pub(super) fn schema(items: &JsonItems, key: Option<&str>) -> Result<Schema, CollectionError> {
+pub(super) fn schema(
+    items: &JsonItems,
+    path: Option<&FieldPath>,
+) -> Result<Schema, CollectionError> {
+    let name = path.map(FieldPath::to_string);
+    let key = name.as_deref();
     let mut seen = Seen::default();
     seen.columns.extend(key.map(|key| Member { name: key.to_owned(), is_text: false }));
     let mut bytes = 0;
@@ -39,8 +44,12 @@ pub(super) fn schema(items: &JsonItems, key: Option<&str>) -> Result<Schema, Col
         preset: if minimal.contains(&number) { Preset::Minimal } else { Preset::Standard },
         name: column.name,
     });
-    let key = key.map(str::to_owned).into_iter().collect();
-    Ok(Schema::new(columns.collect(), key, Shape::Open).with_cheap_counts())
+    let columns = columns.collect();
+    let schema = Schema::new(columns, name.into_iter().collect(), Shape::Open).with_cheap_counts();
+    Ok(match path {
+        Some(path) => schema.with_key_path(path.clone()),
+        None => schema,
+    })
 }
 
 #[derive(Default)]

@@ -23,7 +23,7 @@ use super::pick::{Found, Wanted};
 use super::sort_key;
 use super::view::{Sorter, View, Views};
 use crate::collection::{
-    CollectionError, Fetch, Fetched, Query, Row, Search, Served, Sink, Window,
+    CollectionError, Columns, Fetch, Fetched, Query, Row, Search, Served, Sink, Window,
 };
 use crate::filter::{Filter, Member};
 use crate::order::{Direction, Nulls, Order, SortKey};
@@ -167,7 +167,15 @@ impl<I: Items> Listing<I> {
             rows.reverse();
         }
         let (more_before, more_after) = (start > 0, end < len);
-        Ok(Fetched { rows, more_before, more_after, served: Served::Directly })
+        Ok(Fetched {
+            rows,
+            more_before,
+            more_after,
+            served: Served::Directly,
+            columns: Columns::All,
+            // The view is all that matches.
+            total: fetch.total.then_some(len as u64),
+        })
     }
 
     /// As [`Collection::count`](crate::Collection::count).

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use serde_json::{Number, Value};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::scan::{Fault, Guide, MAX_DEPTH, Scan, Stop};
 use crate::collection::Search;
@@ -189,20 +190,18 @@ fn single(json: &str) -> Scalar {
         [b't', ..] => Scalar::Bool(true),
         [b'f', ..] => Scalar::Bool(false),
         [b'n', ..] => Scalar::Null,
-        _ => match json.parse::<i64>() {
-            Ok(int) => Scalar::Int(i128::from(int)),
-            Err(_) => serde_json::from_str::<Number>(json)
-                .map_or(Scalar::Null, |number| Scalar::from_number(&number)),
-        },
+        _ => Scalar::from_number_text(json).unwrap_or(Scalar::Null),
     }
 }
 
 fn scalars(json: &str) -> Vec<Scalar> {
-    let values = match tree(json) {
-        Value::Array(values) => values,
-        _ => vec![],
+    let elements: Vec<&RawValue> = serde_json::from_str(json).unwrap_or_default();
+    let scalar = |element: &&RawValue| match element.get() {
+        json if json.starts_with('[') => None,
+        json if json.starts_with('{') => Scalar::from_json(&tree(json)),
+        json => Some(single(json)),
     };
-    values.iter().filter_map(Scalar::from_json).collect()
+    elements.iter().filter_map(scalar).collect()
 }
 
 /// The JSON was scanned: parsing it succeeds.
@@ -334,8 +333,6 @@ mod tests {
             "9223372036854775807",
             "9223372036854775808",
             "18446744073709551615",
-            "18446744073709551616",
-            "-9223372036854775809",
             r#""""#,
             r#""a\tb\u00e9""#,
             &tagged,
@@ -348,6 +345,19 @@ mod tests {
         assert_eq!(Found::Missing.member(), Member::Scalar(Cow::Owned(Scalar::Null)));
         assert_eq!(Found::Text("x").scalar(), Scalar::Text("x".into()));
         assert_eq!(Found::Number(3).scalar(), Scalar::Int(3));
+    }
+
+    #[test]
+    fn integers_are_exact_up_to_128_bits() {
+        for text in ["18446744073709551617", "-9223372036854775809", &i128::MIN.to_string()] {
+            let exact = Scalar::Int(text.parse().unwrap());
+            assert!(matches!(Found::Json(text).scalar(), Scalar::Int(_)));
+            assert_eq!(Found::Json(text).scalar(), exact);
+            let list = format!("[ {text} ,{{\"$integer\":\"{text}\"}}]");
+            assert_eq!(Found::Json(&list).member(), Member::List(vec![exact.clone(), exact]));
+        }
+        let beyond = Found::Json("170141183460469231731687303715884105728").scalar();
+        assert!(matches!(beyond, Scalar::Real(_)));
     }
 
     #[test]

@@ -83,6 +83,13 @@ impl Harness {
         serde_json::from_str(&self.answer(request).to_json()).unwrap()
     }
 
+    /// The whole envelope of a request as it is written.
+    #[track_caller]
+    pub(crate) fn ask_text(&self, request: &str) -> Value {
+        let step = self.engine.answer_bytes(&self.call(), request.as_bytes(), &mut rand::rng());
+        serde_json::from_str(&step.answer().expect("an answer at once").to_json()).unwrap()
+    }
+
     /// `data` of a page of `items`.
     #[track_caller]
     pub(crate) fn list(&self, params: Value) -> Value {

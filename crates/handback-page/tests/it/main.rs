@@ -6,6 +6,7 @@
 mod cursors;
 mod harness;
 mod introspection;
+mod limits;
 mod operations;
 mod seed;
 mod vectors;

@@ -195,6 +195,11 @@ impl IndexedFile {
     }
 }
 
+/// Whether everything matches, which was counted already.
+fn is_all(query: &Query) -> bool {
+    query.filter.is_everything() && query.search.is_empty()
+}
+
 /// How the names of indexes start that are being made.
 const TEMPORARY: &str = ".index-";
 
@@ -224,12 +229,20 @@ impl Collection for IndexedFile {
     }
 
     fn fetch(&self, fetch: &Fetch<'_>) -> Result<Fetched, CollectionError> {
-        self.read(&mut |db, indexed| indexed.source.fetch(db.connection(), fetch))
+        let all = fetch.total && is_all(fetch.query);
+        let fetch = Fetch { total: fetch.total && !all, ..fetch.clone() };
+        self.read(&mut |db, indexed| {
+            let mut fetched = indexed.source.fetch(db.connection(), &fetch)?;
+            if all {
+                fetched.total = Some(indexed.items);
+            }
+            Ok(fetched)
+        })
     }
 
     fn count(&self, query: &Query) -> Result<u64, CollectionError> {
         self.read(&mut |db, indexed| {
-            if query.filter.is_everything() && query.search.is_empty() {
+            if is_all(query) {
                 Ok(indexed.items)
             } else {
                 indexed.source.count(db.connection(), query)

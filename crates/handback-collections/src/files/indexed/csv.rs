@@ -169,7 +169,12 @@ fn with_presets(mut columns: Vec<Column>, key: Option<&str>) -> Vec<Column> {
         .or_else(|| named("title"))
         .or_else(|| columns.iter().position(|column| column.kind == Kind::Text));
     let key = key.and_then(|key| columns.iter().position(|column| column.name == key));
-    for number in [key, named("id"), title].into_iter().flatten() {
+    let mut minimal = [key, named("id"), title];
+    if minimal == [None; 3] {
+        // Something has to tell what it is.
+        minimal = [Some(0), None, None];
+    }
+    for number in minimal.into_iter().flatten() {
         if let Some(column) = columns.get_mut(number) {
             column.preset = Preset::Minimal;
         }

@@ -222,7 +222,11 @@ impl Columns {
         let title = named("name")
             .or_else(|| named("title"))
             .or_else(|| self.list.iter().position(|met| met.is_text));
-        let minimal = [key.and_then(named), named("id"), title];
+        let mut minimal = [key.and_then(named), named("id"), title];
+        if minimal == [None; 3] {
+            // Something has to tell what it is.
+            minimal = [Some(0), None, None];
+        }
         let column = |(number, met): (usize, Met)| Column {
             name: met.name,
             kind: Kind::Any,
@@ -251,8 +255,6 @@ fn stored(value: &Value) -> Option<SqlValue> {
             },
             SqlValue::Integer,
         )),
-        // SQLite would make null of it.
-        Scalar::Real(real) if real.is_nan() => Some(SqlValue::Blob(CONTAINER.to_vec())),
         Scalar::Real(real) => Some(SqlValue::Real(real)),
         Scalar::Text(text) => Some(SqlValue::Text(text)),
         Scalar::Blob(bytes) => Some(SqlValue::Blob(bytes)),

@@ -35,7 +35,7 @@ fn layout(db: &Db) -> Layout {
 fn explain(db: &Db, layout: &Layout, query: &Query, window: Window<'_>, mode: &str) -> String {
     let query = fit::query(query, layout).unwrap();
     let selection = Selection::new(layout, None, &query.order).unwrap();
-    let page = statement::page(layout, &selection, &query, window).unwrap();
+    let page = statement::page(layout, &selection, &query, window, false).unwrap();
     let literal = |text: String| format!("'{}'", text.replace('\'', "''"));
     let values: Vec<_> =
         page.statement.parameters.iter().map(|(value, _)| literal(fit::text(value))).collect();
@@ -135,7 +135,9 @@ fn a_walk_prepares_once() {
         after = page.rows.last().map(|row| row.place.clone());
         let selection = Selection::new(&layout, None, &query.order).unwrap();
         let window = Window::Forward { after: after.as_deref(), limit: 20 };
-        texts.push(statement::page(&layout, &selection, &query, window).unwrap().statement.sql);
+        texts.push(
+            statement::page(&layout, &selection, &query, window, false).unwrap().statement.sql,
+        );
     }
     texts.dedup();
     assert_eq!(texts.len(), 1, "{texts:#?}");

@@ -102,7 +102,14 @@ pub(super) fn query(collection: &dyn Collection, filter: &Value, keys: &[&str]) 
 }
 
 pub(super) fn fetch<'a>(query: &'a Query, window: Window<'a>) -> Fetch<'a> {
-    Fetch { query, window, columns: None, budget_bytes: usize::MAX, places: Places::All }
+    Fetch {
+        query,
+        window,
+        columns: None,
+        budget_bytes: usize::MAX,
+        places: Places::All,
+        total: false,
+    }
 }
 
 #[track_caller]

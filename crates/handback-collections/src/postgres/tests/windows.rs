@@ -1,7 +1,7 @@
 //! Windows: order, sides, columns, budgets, scans.
 
 use handback_page::{
-    Collection as _, CollectionError, Fetch, Kind, Places, Scalar, Search, Served, Window,
+    Collection as _, CollectionError, Fetch, Fetched, Kind, Places, Scalar, Search, Served, Window,
 };
 use serde_json::json;
 
@@ -49,7 +49,7 @@ fn a_window_tells_the_truth_about_its_sides() {
     let t = db.open("t");
     let all = query(&t, &json!({}), &[]);
     let place = |id: i128| [Scalar::Int(id)];
-    let sides = |page: handback_page::Fetched| (page.rows.len(), page.more_before, page.more_after);
+    let sides = |page: Fetched| (page.rows.len(), page.more_before, page.more_after);
     assert_eq!(sides(forward(&t, &all, None, 7)), (7, false, false));
     assert_eq!(sides(forward(&t, &all, None, 0)), (0, false, true));
     assert_eq!(sides(forward(&t, &all, Some(&place(7)), 5)), (0, true, false));
@@ -93,6 +93,7 @@ fn only_the_columns_that_are_asked_for_are_shown() {
                 columns,
                 budget_bytes: 1000,
                 places: Places::All,
+                total: false,
             })
             .unwrap();
         assert_eq!(page.rows[0].item, item);
@@ -118,6 +119,7 @@ fn a_page_over_its_budget_ends_early_and_says_so() {
                 columns: None,
                 budget_bytes,
                 places: Places::All,
+                total: false,
             })
             .unwrap();
         (ids(&page.rows), page.more_before, page.more_after)
@@ -318,4 +320,137 @@ fn a_scan_is_of_one_moment_and_ends_with_its_sink() {
     });
     assert!(matches!(error, Err(CollectionError::Changed)));
     assert_eq!((count, t.count(&all).unwrap()), (100, 1501));
+}
+
+#[test]
+fn a_total_is_counted_by_the_statement_of_the_page() {
+    let Some(db) = Db::new(
+        "CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL, b text);
+         INSERT INTO t SELECT n, n % 3, 'x' FROM generate_series(1, 30) n",
+    ) else {
+        return;
+    };
+    let t = db.open("t");
+    for keys in [&[][..], &["a"], &["-b"]] {
+        for (filter, expected) in [(json!({}), 30), (json!({"a": 1}), 10), (json!({"a": 7}), 0)] {
+            let query = query(&t, &filter, keys);
+            let all = walk(&t, &query, 7);
+            let place = all.get(all.len() / 2).map(|row| row.place.clone());
+            for window in [
+                Window::Forward { after: None, limit: 4 },
+                Window::Forward { after: place.as_deref(), limit: 4 },
+                Window::Backward { before: None, limit: 4 },
+                Window::Backward { before: place.as_deref(), limit: 40 },
+                Window::Offset { offset: 0, limit: 4 },
+                Window::Offset { offset: 7, limit: 0 },
+            ] {
+                let plain = t.fetch(&fetch(&query, window)).unwrap();
+                assert_eq!(plain.total, None);
+                let counted = t.fetch(&Fetch { total: true, ..fetch(&query, window) }).unwrap();
+                assert_eq!(counted.total, Some(expected), "{window:?} {keys:?}");
+                assert_eq!(Fetched { total: None, ..counted }, plain);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_total_is_of_the_moment_of_its_page() {
+    let Some(db) =
+        Db::new("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 50)")
+    else {
+        return;
+    };
+    let t = db.open("t");
+    let query = query(&t, &json!({}), &[]);
+    let window = Window::Forward { after: None, limit: 100 };
+    let asked = Fetch { total: true, ..fetch(&query, window) };
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                db.execute("DELETE FROM t WHERE id > 25");
+                db.execute("INSERT INTO t SELECT generate_series(26, 50)");
+            }
+        });
+        for _ in 0..300 {
+            let page = t.fetch(&asked).unwrap();
+            assert_eq!(page.total, Some(page.rows.len() as u64));
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn what_may_be_null_is_what_the_table_says_now() {
+    for index in ["", "CREATE INDEX ON t (a, id);", "CREATE INDEX ON t (a NULLS FIRST, id);"] {
+        let Some(db) = Db::new(&format!(
+            "CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL); {index}
+             INSERT INTO t SELECT n, n FROM generate_series(1, 3) n"
+        )) else {
+            return;
+        };
+        for (window, expected) in [
+            (
+                Window::Forward { after: Some(&[Scalar::Int(2), Scalar::Int(2)]), limit: 9 },
+                [3, 4, 5],
+            ),
+            (Window::Backward { before: None, limit: 3 }, [3, 4, 5]),
+            (Window::Offset { offset: 2, limit: 9 }, [3, 4, 5]),
+        ] {
+            // What is known of the table is good for half a minute.
+            let t = db.open("t");
+            let query = query(&t, &json!({}), &["a"]);
+            assert_eq!(ids(&walk(&t, &query, 2)), [1, 2, 3]);
+            db.execute(
+                "ALTER TABLE t ALTER a DROP NOT NULL; INSERT INTO t VALUES (4, NULL), (5, NULL)",
+            );
+            let page = t.fetch(&fetch(&query, window)).unwrap();
+            assert_eq!(ids(&page.rows), expected, "{window:?} {index}");
+            db.execute("DELETE FROM t WHERE a IS NULL; ALTER TABLE t ALTER a SET NOT NULL");
+        }
+    }
+}
+
+#[test]
+fn a_walk_ends_when_a_key_that_nothing_declares_gets_duplicates() {
+    let Some(db) = Db::new(
+        "CREATE TABLE t (id int NOT NULL, v text); CREATE INDEX ON t (id);
+         INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+    ) else {
+        return;
+    };
+    let t = db.open_with("t", PostgresOptions::default().key(["id".to_owned()]));
+    let query = query(&t, &json!({}), &[]);
+    for sql in ["INSERT INTO t VALUES (2, 'b2')", "INSERT INTO t VALUES (2, 'b3')"] {
+        db.execute(sql);
+        for limit in 1..4 {
+            let mut seen = ids(&walk(&t, &query, limit));
+            assert!(seen.len() <= 5);
+            seen.dedup();
+            assert_eq!(seen, [1, 2, 3]);
+        }
+    }
+}
+
+#[test]
+fn a_scan_that_meets_a_null_where_none_was_works_again_at_once() {
+    let Some(db) = Db::new(
+        "CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL); INSERT INTO t VALUES (1, 1), (2, 2)",
+    ) else {
+        return;
+    };
+    let t = db.open("t");
+    let query = query(&t, &json!({}), &["a"]);
+    db.execute("ALTER TABLE t ALTER a DROP NOT NULL; INSERT INTO t VALUES (3, NULL)");
+    let scan = || {
+        let mut rows = Vec::new();
+        t.scan(&query, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(ids(&rows))
+    };
+    assert!(matches!(scan(), Err(CollectionError::Unavailable(_))));
+    assert_eq!(scan().unwrap(), [1, 2, 3]);
 }

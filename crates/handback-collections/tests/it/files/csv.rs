@@ -1,7 +1,7 @@
 //! Rows of CSV files.
 
-use handback_collections::files::{FileOptions, MAX_LINE_BYTES};
-use handback_page::{Collection, Fetch, Kind, Places, Preset, Window};
+use handback_collections::files::{FileOptions, MAX_CSV_COLUMNS, MAX_LINE_BYTES};
+use handback_page::{Collection, Fetch, Kind, Places, Preset, Query, Search, Window};
 use serde_json::json;
 
 use super::support::*;
@@ -128,10 +128,32 @@ fn other_delimiters_keys_and_columns() {
         columns: Some(&columns),
         budget_bytes: 100,
         places: Places::All,
+        total: false,
     };
     assert_eq!(t.fetch(&asked).unwrap().rows[0].item, r#"{"name":"a"}"#);
     let twice = TestFile::new("id;name\n2;b\n2;a\n");
     assert_eq!(damage(twice.try_csv(options.clone())), "the key 'id' is not unique");
     let none = TestFile::new("id;name\n2;b\n;a\n");
     assert_eq!(damage(none.try_csv(options.key("id"))), "line 3 has no 'id'");
+}
+
+#[test]
+fn the_widest_file_is_searched_and_keeps_its_index() {
+    let names: Vec<_> = (0..MAX_CSV_COLUMNS).map(|number| format!("c{number}")).collect();
+    let cells: Vec<_> = (0..MAX_CSV_COLUMNS).map(|number| format!("cell{number}")).collect();
+    let file = TestFile::new(format!("{}\n{}\n", names.join(","), cells.join(",")));
+    let t = file.csv();
+    let indexes = file.indexes();
+    let words: Vec<_> = (0..32).map(|number| format!("nothing{number}")).collect();
+    for (text, expected) in [
+        ("CELL999".to_owned(), 1),
+        ("cell0 nothing".to_owned(), 1),
+        ("cell1000".to_owned(), 0),
+        (words.join(" "), 0),
+    ] {
+        let query = Query { search: Search::new(&text), ..sorted(&t, &["c5"]) };
+        assert_eq!(walk(&t, &query, 2).len(), expected, "{text}");
+        assert_eq!(t.count(&query).unwrap(), expected as u64);
+    }
+    assert_eq!(file.indexes(), indexes);
 }

@@ -1,10 +1,13 @@
 //! Lines of JSON.
 
 use handback_collections::files::{FileOptions, MAX_JSONL_COLUMNS, MAX_LINE_BYTES};
-use handback_page::{Collection, Kind, Preset, Query, Search, Served, Window};
+use handback_page::{
+    Collection, InMemory, JsonCollection, JsonOptions, Kind, Preset, Query, Search, Served, Window,
+};
 use serde_json::{Value, json};
 
 use super::support::*;
+use crate::engine::Asker;
 use crate::support::*;
 
 const LINES: &str = concat!(
@@ -218,4 +221,76 @@ fn an_index_can_be_asked_for() {
     assert_eq!(page.served, Served::Directly);
     let bad = FileOptions::default().index(["nope"]);
     assert_eq!(damage(file.try_jsonl(bad)), "no column 'nope'");
+}
+
+#[test]
+fn only_the_fields_that_are_asked_for_are_shown() {
+    let line = r#"{"id":1,"name":"a","secret":"s1","deep":{"x":1,"y":2}}"#;
+    for options in [FileOptions::default(), FileOptions::default().key("id")] {
+        let file = TestFile::new(line);
+        let t = file.try_jsonl(options).unwrap();
+        let has_key = !t.schema().unwrap().key().is_empty();
+        let asker = Asker::new(t);
+        for (params, expected) in [
+            (json!({"fields": ["id"]}), json!({"id": 1})),
+            (json!({"fields": "minimal"}), json!({"id": 1, "name": "a"})),
+            (json!({"fields": ["id"], "snapshot": true}), json!({"id": 1})),
+            (json!({"fields": ["deep.x", "nope"]}), json!({"deep": {"x": 1}})),
+            (json!({"fields": []}), json!({})),
+            (json!({}), serde_json::from_str(line).unwrap()),
+        ] {
+            assert_eq!(asker.page(&params)["items"], json!([expected]), "{params}");
+        }
+        let id = i32::from(has_key);
+        let get = json!({"operation": "get_element", "element_type": "t",
+            "params": {"id": id, "fields": ["name"]}});
+        assert_eq!(asker.ask(&get)["data"], json!({"name": "a"}));
+    }
+}
+
+#[test]
+fn members_beyond_the_columns_are_shown_when_they_are_asked_for() {
+    let members: serde_json::Map<String, Value> =
+        (0..MAX_JSONL_COLUMNS + 5).map(|n| (format!("c{n:03}"), n.into())).collect();
+    let file = TestFile::new(Value::Object(members).to_string());
+    let asker = Asker::new(file.jsonl());
+    let page = asker.page(&json!({"fields": ["c001", "c203"]}));
+    assert_eq!(page["items"], json!([{"c001": 1, "c203": 203}]));
+}
+
+#[test]
+fn a_preset_always_shows_something() {
+    let file = TestFile::new(r#"{"a":1,"b":2}"#);
+    let asker = Asker::new(file.jsonl());
+    assert_eq!(asker.page(&json!({"fields": "minimal"}))["items"], json!([{"a": 1}]));
+    let file = TestFile::new("a,b\n1,2\n");
+    let asker = Asker::new(file.csv());
+    assert_eq!(asker.page(&json!({"fields": "minimal"}))["items"], json!([{"a": 1}]));
+}
+
+#[test]
+fn nan_is_found_as_in_json() {
+    let lines = r#"{"id":1,"v":{"$real":"NaN"}}
+        {"id":2,"v":1}
+        {"id":3,"v":{"$real":"Infinity"}}
+        {"id":4,"v":"x"}
+        {"id":5,"v":null}
+        {"id":6,"v":[1]}
+        {"id":7,"v":-2.5}"#;
+    let file = TestFile::new(lines);
+    let jsonl = file.jsonl();
+    let array = format!("[{}]", lines.lines().collect::<Vec<_>>().join(","));
+    let json = JsonCollection::open(InMemory::hashed(array), JsonOptions::new()).unwrap();
+    let nan = json!({"$real": "NaN"});
+    let mut tests = vec![json!({"v": nan}), json!({"v": {"in": [1, nan]}})];
+    for operator in ["ne", "gt", "gte", "lt", "lte"] {
+        for value in [nan.clone(), json!(1), json!({"$real": "Infinity"}), json!("x")] {
+            tests.push(json!({"v": {operator: value}}));
+        }
+    }
+    for filter in tests {
+        let expected = found(&json, &filter, "id");
+        assert_eq!(found(&jsonl, &filter, "id"), expected, "{filter}");
+    }
+    assert_eq!(found(&jsonl, &json!({"v": {"$real": "NaN"}}), "id"), [1]);
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use handback_collections::sqlite::SqliteOptions;
-use handback_page::{Collection, CollectionError, Query, Row, Window};
+use handback_page::{Collection, CollectionError, Fetch, Places, Query, Row, Window};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rusqlite::Connection;
 use serde_json::json;
 
 use super::support::*;
+use crate::engine::Asker;
 use crate::support::*;
 
 const THREE: &str = "
@@ -273,4 +274,122 @@ fn a_walk_meets_every_row_that_stays_exactly_once() {
             assert!(met.contains_key(id), "seed {seed}: {id} was lost");
         }
     }
+}
+
+#[test]
+fn a_walk_ends_when_a_key_that_nothing_declares_gets_duplicates() {
+    let db = TestDb::new(
+        "CREATE TABLE t(k INT NOT NULL, v); CREATE INDEX i ON t(k);
+         INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c');",
+    );
+    let t = db.open_by("t", &["k"]);
+    let by_k = sorted(&t, &[]);
+    for sql in ["INSERT INTO t VALUES (2, 'b2')", "INSERT INTO t VALUES (2, 'b3')"] {
+        db.execute(sql);
+        for limit in 1..4 {
+            let mut seen = Vec::new();
+            let mut after = None;
+            loop {
+                let window = Window::Forward { after: after.as_deref(), limit };
+                let page = fetch(&t, &by_k, window).unwrap();
+                seen.extend(member(&page.rows, "k"));
+                if !page.more_after {
+                    break;
+                }
+                assert!(seen.len() < 10, "{seen:?}");
+                after = page.rows.last().map(|row| row.place.clone());
+            }
+            seen.dedup();
+            assert_eq!(seen, [1, 2, 3]);
+        }
+    }
+}
+
+#[test]
+fn what_may_be_null_is_what_the_table_says_now() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a INT NOT NULL);
+         INSERT INTO t VALUES (1, 1), (2, 2), (3, 3);",
+    );
+    for index in ["", "CREATE INDEX i ON t(a);"] {
+        db.execute(index);
+        let asker = Asker::new(db.open("t"));
+        let mut params = json!({"first": 2, "sort": {"field": "a"}});
+        let page = asker.page(&params);
+        params["after"] = page["pageInfo"]["endCursor"].clone();
+        params["first"] = json!(9);
+        db.execute(&format!(
+            "BEGIN; DROP TABLE t; CREATE TABLE t(id INTEGER PRIMARY KEY, a INT); {index}
+             INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, NULL), (5, NULL); COMMIT"
+        ));
+        // At once: what was seen of the table is still taken for granted elsewhere.
+        assert_eq!(asker.members(&params, "id"), [3, 4, 5]);
+        db.execute(
+            "BEGIN; DROP TABLE t; CREATE TABLE t(id INTEGER PRIMARY KEY, a INT NOT NULL);
+             INSERT INTO t VALUES (1, 1), (2, 2), (3, 3); COMMIT",
+        );
+    }
+}
+
+#[test]
+fn a_total_is_of_the_moment_of_its_page() {
+    let db = TestDb::new(
+        "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50)
+         INSERT INTO t SELECT i FROM n;",
+    );
+    let t = db.open("t");
+    let query = sorted(&t, &[]);
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let writer = Connection::open(db.path()).unwrap();
+    writer.busy_timeout(Duration::from_secs(5)).unwrap();
+    let writing = std::thread::spawn(move || {
+        while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            writer.execute_batch("DELETE FROM t WHERE id > 25").unwrap();
+            writer.execute_batch("INSERT INTO t SELECT id + 25 FROM t WHERE id <= 25").unwrap();
+        }
+    });
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(700) {
+        let asked = Fetch {
+            query: &query,
+            window: Window::Forward { after: None, limit: 100 },
+            columns: None,
+            budget_bytes: usize::MAX,
+            places: Places::Ends,
+            total: true,
+        };
+        let page = t.fetch(&asked).unwrap();
+        assert_eq!(page.total, Some(page.rows.len() as u64));
+    }
+    stop.send(()).unwrap();
+    writing.join().unwrap();
+}
+
+#[test]
+fn a_snapshot_outlives_its_table() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, \"a.b\" INT, data BLOB);
+         INSERT INTO t VALUES (1, 'x', 7, x'00'), (2, 'y', 8, x'00'), (3, 'z', 9, x'00');",
+    );
+    let asker = Asker::new(db.open("t"));
+    let mut params = json!({"first": 1, "snapshot": true, "sort": {"field": "name"}});
+    let page = asker.page(&params);
+    assert_eq!(page["items"], json!([{"id": 1, "name": "x", "a.b": 7}]));
+    params["after"] = page["pageInfo"]["endCursor"].clone();
+    db.execute("DROP TABLE t");
+    std::thread::sleep(Duration::from_millis(1100));
+    let page = asker.page(&params);
+    // Presets and names mean what they did.
+    assert_eq!(page["items"], json!([{"id": 2, "name": "y", "a.b": 8}]));
+    assert_eq!(page["pageInfo"]["totalCount"], 3);
+    params["fields"] = json!(["a.b", "column:data"]);
+    params["after"] = page["pageInfo"]["endCursor"].clone();
+    let page = asker.page(&params);
+    assert_eq!(page["items"], json!([{"a.b": 9, "data": {"$blob": "AA"}}]));
+    // The cursor is bound to all the rest as before.
+    params["sort"] = json!({"field": "id"});
+    assert_eq!(asker.list(&params)["error"]["details"]["actual_type"], "invalid cursor");
+    let gone = asker.list(&json!({"first": 1, "snapshot": true}));
+    assert_eq!(gone["error"]["code"], "NOT_FOUND_RESOURCE");
 }

@@ -1,6 +1,6 @@
 //! What values look like, and how filters compare them.
 
-use handback_collections::sqlite::SqliteOptions;
+use handback_collections::sqlite::{Key, SqliteOptions};
 use handback_page::{
     Collection, CollectionError, Fetch, Kind, Places, Preset, Query, Search, Window,
 };
@@ -248,6 +248,7 @@ fn only_the_asked_columns_are_given() {
             columns: Some(&columns),
             budget_bytes: usize::MAX,
             places: Places::All,
+            total: false,
         };
         let page = t.fetch(&fetch).unwrap();
         assert!(page.rows.iter().all(|row| row.place.len() == 2));
@@ -274,6 +275,7 @@ fn a_budget_cuts_at_the_far_end() {
                 columns: None,
                 budget_bytes,
                 places: Places::All,
+                total: false,
             })
             .unwrap();
         (member(&page.rows, "id"), page.more_before, page.more_after)
@@ -312,4 +314,36 @@ fn orders_without_an_index_can_be_refused() {
     let error = fetch(&t, &sorted(&t, &["a"]), window).unwrap_err();
     assert!(matches!(error, CollectionError::NotIndexed { hint } if hint.contains("(a, id)")));
     assert_eq!(t.count(&sorted(&t, &["a"])).unwrap(), 0);
+}
+
+#[test]
+fn the_widest_table_is_searched() {
+    let columns: Vec<_> = (0..1999).map(|number| format!("c{number} TEXT")).collect();
+    let db = TestDb::new(&format!(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, {});
+         INSERT INTO t(id, c0, c1998) VALUES (1, 'Hello', 'x'), (2, 'x', 'hello'), (3, 'x', 5);",
+        columns.join(", ")
+    ));
+    let t = db.open("t");
+    let words: Vec<_> = (0..15).map(|number| format!("nothing{number}")).collect();
+    for text in ["HELLO".to_owned(), format!("{} hello", words.join(" "))] {
+        let query = Query { search: Search::new(&text), ..sorted(&t, &[]) };
+        assert_eq!(member(&walk(&t, &query, 1), "id"), [1, 2]);
+        assert_eq!(t.count(&query).unwrap(), 2);
+    }
+    let many = Search::new(&(0..17).map(|n| format!("w{n}")).collect::<Vec<_>>().join(" "));
+    let error = t.count(&Query { search: many, ..sorted(&t, &[]) }).unwrap_err();
+    let expected = "search has more than 16 words over this many columns";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn what_sqlite_does_not_take_is_not_called_damaged() {
+    let columns: Vec<_> = (0..2000).map(|number| format!("c{number}")).collect();
+    let db = TestDb::new(&format!("CREATE TABLE t({})", columns.join(", ")));
+    let t = db.try_open("t", SqliteOptions::default().key(Key::Rowid)).unwrap();
+    // With the rowid it has one column more than a result may have.
+    let window = Window::Forward { after: None, limit: 1 };
+    let error = fetch(&t, &sorted(&t, &[]), window).unwrap_err();
+    assert!(matches!(error, CollectionError::Refused(_)), "{error}");
 }

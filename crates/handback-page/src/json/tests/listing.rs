@@ -54,6 +54,7 @@ fn fetch(
         columns: None,
         budget_bytes: usize::MAX,
         places: Places::All,
+        total: false,
     })
 }
 

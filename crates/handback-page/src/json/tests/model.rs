@@ -161,7 +161,14 @@ fn fetch(
     window: Window<'_>,
     budget_bytes: usize,
 ) -> Result<Fetched, CollectionError> {
-    collection.fetch(&Fetch { query, window, columns: None, budget_bytes, places: Places::All })
+    collection.fetch(&Fetch {
+        query,
+        window,
+        columns: None,
+        budget_bytes,
+        places: Places::All,
+        total: false,
+    })
 }
 
 fn values(rows: &[Row]) -> Vec<Value> {
