@@ -369,11 +369,33 @@ impl Hub {
         stored: &mut R,
         key: Option<Arc<SigningKey>>,
     ) -> Result<(Self, Views), RecoverError<R::Error>> {
+        Self::recover_by(stored, key, Replay::Whole)
+    }
+
+    /// As if producers were not part of the records, but written down now and then: what a
+    /// simulation must notice, and nothing else is for.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hub::recover`].
+    #[doc(hidden)]
+    pub fn dangerous_recover_without_producers<R: Recovery>(
+        stored: &mut R,
+        key: Option<Arc<SigningKey>>,
+    ) -> Result<(Self, Views), RecoverError<R::Error>> {
+        Self::recover_by(stored, key, Replay::WithoutProducers)
+    }
+
+    fn recover_by<R: Recovery>(
+        stored: &mut R,
+        key: Option<Arc<SigningKey>>,
+        how: Replay,
+    ) -> Result<(Self, Views), RecoverError<R::Error>> {
         let mut streams = HashMap::new();
         for (id, note) in stored.notes()? {
             let mut stream =
                 Stream::from_note(id, &note).ok_or(RecoverError::Damaged(id, "note"))?;
-            replay(&mut stream, stored)?;
+            replay(&mut stream, stored, how)?;
             streams.insert(id.name(), stream);
         }
         link_forks(&mut streams)?;
@@ -639,7 +661,8 @@ impl Hub {
         if known.is_none() && stream.producer_count() >= crate::state::MAX_PRODUCERS {
             return Err(Refusal::TooManyProducers);
         }
-        let epoch = known.map_or(0, |(epoch, _)| epoch + 1);
+        // Whoever starts without having acquired anything has 0, and is fenced off as well.
+        let epoch = known.map_or(1, |(epoch, _)| epoch + 1);
         let tag = ProducerTag { id, epoch, seq: 0 };
         let record = Record {
             kind: Kind::Fence,
@@ -761,8 +784,19 @@ fn shared_segments(source: &Meta, number: u64) -> Vec<Segment> {
         .collect()
 }
 
+/// What is made of the records after a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replay {
+    Whole,
+    WithoutProducers,
+}
+
 /// Adds the records that came after the note.
-fn replay<R: Recovery>(stream: &mut Stream, stored: &mut R) -> Result<(), RecoverError<R::Error>> {
+fn replay<R: Recovery>(
+    stream: &mut Stream,
+    stored: &mut R,
+    how: Replay,
+) -> Result<(), RecoverError<R::Error>> {
     loop {
         let records = stored.records(stream.id, stream.number + 1)?;
         if records.is_empty() {
@@ -774,7 +808,10 @@ fn replay<R: Recovery>(stream: &mut Stream, stored: &mut R) -> Result<(), Recove
                 return Err(damaged("a record is missing"));
             }
             let stored = Stored::decode(&bytes).ok_or_else(|| damaged("record"))?;
-            let record = Record::decode(&stored.record).ok_or_else(|| damaged("record"))?;
+            let mut record = Record::decode(&stored.record).ok_or_else(|| damaged("record"))?;
+            if how == Replay::WithoutProducers {
+                record.producer = None;
+            }
             if stream.head.after(stream.id, number, &stored.record) != stored.head {
                 return Err(damaged("chain"));
             }

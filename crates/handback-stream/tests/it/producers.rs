@@ -64,13 +64,14 @@ fn a_fence_ends_earlier_epochs_also_after_a_restart() {
     let mut server = Server::new();
     server.create("s");
     let acquire = || Command::Acquire { stream: name("s").id(), producer: "p".to_owned() };
-    assert!(matches!(server.run(acquire()), Reply::Acquired { epoch: 0, number: 1 }));
-    assert_eq!(send(&mut server, 0, 0, "a"), Ok((2, false)));
-    assert!(matches!(server.run(acquire()), Reply::Acquired { epoch: 1, number: 3 }));
+    assert!(matches!(server.run(acquire()), Reply::Acquired { epoch: 1, number: 1 }));
+    assert_eq!(send(&mut server, 0, 0, "x"), Err(Refusal::StaleEpoch { current: 1 }));
+    assert_eq!(send(&mut server, 1, 0, "a"), Ok((2, false)));
+    assert!(matches!(server.run(acquire()), Reply::Acquired { epoch: 2, number: 3 }));
     server.restart();
-    assert_eq!(send(&mut server, 0, 1, "b"), Err(Refusal::StaleEpoch { current: 1 }));
-    assert_eq!(send(&mut server, 1, 1, "b"), Err(Refusal::Gap { expected: 0, received: 1 }));
-    assert_eq!(send(&mut server, 1, 0, "b"), Ok((4, false)));
+    assert_eq!(send(&mut server, 1, 1, "b"), Err(Refusal::StaleEpoch { current: 2 }));
+    assert_eq!(send(&mut server, 2, 1, "b"), Err(Refusal::Gap { expected: 0, received: 1 }));
+    assert_eq!(send(&mut server, 2, 0, "b"), Ok((4, false)));
 }
 
 #[test]

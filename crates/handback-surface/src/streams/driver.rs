@@ -9,12 +9,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use handback_store::{Batch, Log, LogId, ReadLimit, Record as LogRecord, StoreError};
+use handback_store::{Log, LogId, ReadLimit, StoreError};
 use handback_stream::{
-    Command, Commit, Done, Hub, NameId, RecoverError, Recovery, Reply, Signature, SigningKey,
-    Stored, StreamId, View, Write,
+    Command, Commit, Done, Hub, NameId, RecoverError, Reply, Signature, SigningKey, Stored,
+    StreamId, View,
 };
 use tokio::sync::{oneshot, watch};
+
+use super::log;
 
 /// What tells the time, in milliseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -45,9 +47,6 @@ const TAIL_RECORDS: usize = 64;
 
 /// Bytes of them.
 const TAIL_BYTES: usize = 256 << 10;
-
-/// Records read from the store at a time when a stream is recovered.
-const RECOVER_LIMIT: ReadLimit = ReadLimit { records: 1024, bytes: 4 << 20 };
 
 /// All streams, to be used by many at once.
 pub struct Streams {
@@ -125,7 +124,7 @@ impl Streams {
         key: Option<Arc<SigningKey>>,
         clock: Clock,
     ) -> Result<Arc<Self>, RecoverError<StoreError>> {
-        let (hub, views) = Hub::recover(&mut Source(log.as_ref()), key.clone())?;
+        let (hub, views) = Hub::recover(&mut log::Source(log.as_ref()), key.clone())?;
         let shared = Arc::new(Shared {
             channels: RwLock::default(),
             queued: AtomicUsize::new(0),
@@ -507,7 +506,7 @@ impl Writer {
 
     fn commit(&mut self, now: u64) -> Result<Done, StoreError> {
         if let Some(write) = self.hub.take_write(now) {
-            let batch = batch(&write);
+            let batch = log::batch(&write);
             self.log.commit(&batch)?;
             for (id, number, bytes) in write.records {
                 if let Some(channel) = self.shared.channel(id.name()) {
@@ -544,7 +543,7 @@ impl Writer {
 
     fn reopened(&mut self) -> Result<(), RecoverError<StoreError>> {
         self.log.recover()?;
-        let (hub, views) = Hub::recover(&mut Source(self.log.as_ref()), self.key.clone())?;
+        let (hub, views) = Hub::recover(&mut log::Source(self.log.as_ref()), self.key.clone())?;
         self.hub = hub;
         // What is there now may be more than was shown, never less.
         let known: Vec<_> = {
@@ -575,54 +574,5 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
-    }
-}
-
-fn batch(write: &Write) -> Batch {
-    let log = |id: &StreamId| LogId::from_bytes(*id.as_bytes());
-    Batch {
-        records: write
-            .records
-            .iter()
-            .map(|(id, number, bytes)| LogRecord {
-                log: log(id),
-                number: *number,
-                bytes: bytes.clone(),
-            })
-            .collect(),
-        notes: write.notes.iter().map(|(id, note)| (log(id), note.clone())).collect(),
-        removed: write.removed.iter().map(log).collect(),
-    }
-}
-
-/// What a hub is recovered from.
-struct Source<'a>(&'a dyn Log);
-
-/// Notes read at a time.
-const NOTES_PER_READ: usize = 1024;
-
-impl Recovery for Source<'_> {
-    type Error = StoreError;
-
-    fn notes(&mut self) -> Result<Vec<(StreamId, Bytes)>, StoreError> {
-        let mut all = Vec::new();
-        let mut after = None;
-        loop {
-            let some = self.0.noted(after, NOTES_PER_READ)?;
-            let Some((last, _)) = some.last() else { return Ok(all) };
-            after = Some(*last);
-            let id = |log: LogId| StreamId::from_bytes(*log.as_bytes());
-            all.extend(some.into_iter().map(|(log, note)| (id(log), note)));
-        }
-    }
-
-    fn records(&mut self, log: StreamId, from: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
-        let records = self.0.read(LogId::from_bytes(*log.as_bytes()), from, RECOVER_LIMIT)?;
-        Ok(records.into_iter().map(|record| (record.number, record.bytes)).collect())
-    }
-
-    fn last(&mut self, log: StreamId) -> Result<Option<(u64, Bytes)>, StoreError> {
-        let last = self.0.last(LogId::from_bytes(*log.as_bytes()))?;
-        Ok(last.map(|record| (record.number, record.bytes)))
     }
 }

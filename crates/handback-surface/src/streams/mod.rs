@@ -10,6 +10,7 @@ mod create;
 mod cursor;
 mod driver;
 mod live;
+pub mod log;
 mod params;
 mod read;
 mod records;

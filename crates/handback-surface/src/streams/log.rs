@@ -1,0 +1,61 @@
+//! Between what a hub says and what a log takes.
+
+use bytes::Bytes;
+use handback_store::{Batch, Log, LogId, ReadLimit, Record as LogRecord, StoreError};
+use handback_stream::{Recovery, StreamId, Write};
+
+/// Records read from the store at a time when a stream is recovered.
+const RECOVER_LIMIT: ReadLimit = ReadLimit { records: 1024, bytes: 4 << 20 };
+
+/// A write of a hub as the log takes it.
+#[must_use]
+pub fn batch(write: &Write) -> Batch {
+    let log = |id: &StreamId| LogId::from_bytes(*id.as_bytes());
+    Batch {
+        records: write
+            .records
+            .iter()
+            .map(|(id, number, bytes)| LogRecord {
+                log: log(id),
+                number: *number,
+                bytes: bytes.clone(),
+            })
+            .collect(),
+        notes: write.notes.iter().map(|(id, note)| (log(id), note.clone())).collect(),
+        removed: write.removed.iter().map(log).collect(),
+    }
+}
+
+/// What a hub is recovered from.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "made from a log")]
+pub struct Source<'a>(pub &'a dyn Log);
+
+/// Notes read at a time.
+const NOTES_PER_READ: usize = 1024;
+
+impl Recovery for Source<'_> {
+    type Error = StoreError;
+
+    fn notes(&mut self) -> Result<Vec<(StreamId, Bytes)>, StoreError> {
+        let mut all = Vec::new();
+        let mut after = None;
+        loop {
+            let some = self.0.noted(after, NOTES_PER_READ)?;
+            let Some((last, _)) = some.last() else { return Ok(all) };
+            after = Some(*last);
+            let id = |log: LogId| StreamId::from_bytes(*log.as_bytes());
+            all.extend(some.into_iter().map(|(log, note)| (id(log), note)));
+        }
+    }
+
+    fn records(&mut self, log: StreamId, from: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        let records = self.0.read(LogId::from_bytes(*log.as_bytes()), from, RECOVER_LIMIT)?;
+        Ok(records.into_iter().map(|record| (record.number, record.bytes)).collect())
+    }
+
+    fn last(&mut self, log: StreamId) -> Result<Option<(u64, Bytes)>, StoreError> {
+        let last = self.0.last(LogId::from_bytes(*log.as_bytes()))?;
+        Ok(last.map(|record| (record.number, record.bytes)))
+    }
+}
