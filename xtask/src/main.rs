@@ -49,6 +49,8 @@ Commands:
     --rounds N, --seconds S      Turns of each (default 10), and how long one measures (default 3)
     --write                      Write the results also with other options; else they only print
   soak                           Feature combinations, many property cases, two minutes per fuzz target
+  soak streams [--seeds N]       Streams under crashes, disk faults and a bad network (10000 seeds);
+                                 --seed N replays one
   help                           This text
 
 Phases of `test`, in order:
@@ -95,7 +97,8 @@ fn dispatch(args: &[&str]) -> Result<bool> {
             bail!("`bench` needs the name of what to measure: `tokens`, `pages` or `streams`")
         }
         ["soak"] => soak::run(&shell),
-        ["soak", ..] => bail!("`soak` takes no arguments"),
+        ["soak", "streams", rest @ ..] => soak::streams(&shell, rest),
+        ["soak", ..] => bail!("`soak` takes no arguments, or `streams` with `--seeds N`"),
         [unknown, ..] => bail!("there is no command `{unknown}`"),
         [] => unreachable!("no argument is handled above"),
     }

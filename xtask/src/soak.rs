@@ -36,6 +36,20 @@ pub(crate) fn run(shell: &Shell) -> Result<bool> {
     Ok(tally.conclude())
 }
 
+/// Seeds of `cargo xtask soak streams`, unless it says how many.
+const STREAM_SEEDS: &str = "10000";
+
+/// `cargo xtask soak streams`: the simulation, in the release profile.
+pub(crate) fn streams(shell: &Shell, options: &[&str]) -> Result<bool> {
+    let mut run = shell.cargo(&["run", "--release", "--package", "sim-streams", "--"]);
+    match options {
+        [] => run.args(["--seeds", STREAM_SEEDS]),
+        options => run.args(options),
+    };
+    let status = run.status().context("failed to start the simulation")?;
+    Ok(status.success())
+}
+
 /// No feature, each one alone, all of them.
 fn features(shell: &Shell, tally: &mut Tally) -> Result<()> {
     let manifest = fs::read_to_string(shell.config.root.join(FEATURED_MANIFEST))

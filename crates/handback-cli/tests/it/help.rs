@@ -26,6 +26,7 @@ fn every_command_explains_itself() {
     check_help("help_token_inspect", "token inspect --help");
     check_help("help_token_open", "token open --help");
     check_help("help_token_seal", "token seal --help");
+    check_help("help_serve", "serve --help");
     check_help("help_query", "query --help");
     check_help("help_collections", "collections --help");
 }
