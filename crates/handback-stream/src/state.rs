@@ -321,7 +321,9 @@ const NOTE_VERSION: u8 = 1;
 
 /// Whether two content types are of the same media type, whatever their parameters.
 pub(crate) fn same_type(one: &str, other: &str) -> bool {
-    let essence =
-        |text: &'_ str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence(one) == essence(other)
+    essence(one).eq_ignore_ascii_case(essence(other))
+}
+
+fn essence(content_type: &str) -> &str {
+    content_type.split(';').next().map_or("", str::trim)
 }

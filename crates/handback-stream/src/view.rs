@@ -34,6 +34,8 @@ pub struct Meta {
     created: u64,
     touched: AtomicU64,
     segments: Vec<Segment>,
+    is_json: bool,
+    is_text: bool,
 }
 
 /// Records that a stream shows: its own, or some that it shares with what it was forked from.
@@ -62,6 +64,9 @@ impl Meta {
         touched: u64,
         segments: Vec<Segment>,
     ) -> Self {
+        let is_json = crate::state::same_type(&genesis.content_type, "application/json");
+        let kind = genesis.content_type.trim_start().get(..5);
+        let is_text = kind.is_some_and(|kind| kind.eq_ignore_ascii_case("text/"));
         Self {
             id,
             path: genesis.path.clone(),
@@ -71,6 +76,8 @@ impl Meta {
             created,
             touched: AtomicU64::new(touched),
             segments,
+            is_json,
+            is_text: is_json || is_text,
         }
     }
 
@@ -94,14 +101,14 @@ impl Meta {
 
     /// Whether its appends are JSON messages.
     #[must_use]
-    pub fn is_json(&self) -> bool {
-        crate::state::same_type(&self.content_type, "application/json")
+    pub const fn is_json(&self) -> bool {
+        self.is_json
     }
 
     /// Whether its bytes are text: JSON, or `text/…`.
     #[must_use]
-    pub fn is_text(&self) -> bool {
-        self.is_json() || self.content_type.trim_start().to_ascii_lowercase().starts_with("text/")
+    pub const fn is_text(&self) -> bool {
+        self.is_text
     }
 
     /// How long it lives.

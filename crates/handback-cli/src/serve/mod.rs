@@ -47,7 +47,7 @@ pub(crate) struct ServeArgs {
           value_parser = clap::value_parser!(u64).range(1..=60_000))]
     long_poll_ms: u64,
 
-    /// An origin whose pages may ask, such as https://app.example; may be repeated
+    /// An origin whose pages may ask, such as `https://app.example`; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
 

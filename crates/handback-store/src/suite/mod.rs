@@ -1,6 +1,6 @@
 //! The tests that every engine must pass.
 //!
-//! ```ignore
+//! ```text
 //! struct Mine { /* … */ }
 //! impl handback_store::suite::Engine for Mine { /* … */ }
 //! handback_store::suite_of_log!(Mine);

@@ -6,13 +6,13 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 const DIRECTORY: &str = "HANDBACK_STORE_TEST_DIRECTORY";
 
-/// Runs one ignored test of this binary in a process of its own, with a directory to work on.
+/// Runs one test of this binary in a process of its own, with a directory to work on.
 /// Signals for files that grow too long are not delivered to it.
 pub(crate) fn start(test: &str, directory: &std::path::Path) -> Child {
     Command::new("sh")
         .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().expect("a test has a binary"))
-        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(DIRECTORY, directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -56,8 +56,8 @@ fn a_failed_write_breaks_the_store_until_it_is_recovered() {
     }
 }
 
+/// Does nothing unless a test above started it in a process of its own.
 #[test]
-#[ignore = "is started by the test above"]
 fn writes_until_it_fails() {
     let Some(directory) = process::directory() else { return };
     let store = story::open(&directory);
