@@ -63,6 +63,7 @@ pub(crate) async fn serve(
         while connections.try_join_next().is_some() {}
     }
     drop(listener);
+    router.streams.close_readers();
     let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN_TIME, drained).await.is_err() {
         tracing::warn!("connections were cut that did not end in time");

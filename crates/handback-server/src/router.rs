@@ -95,7 +95,8 @@ impl Router {
                 let said = json!({"mode": "readonly", "reason": reason});
                 json_response(StatusCode::SERVICE_UNAVAILABLE, &said)
             }
-            _ => json_response(StatusCode::OK, &json!({"mode": "memory"})),
+            Mode::Memory => json_response(StatusCode::OK, &json!({"mode": "memory"})),
+            _ => json_response(StatusCode::OK, &json!({"mode": "other"})),
         }
     }
 }

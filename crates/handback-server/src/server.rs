@@ -3,13 +3,16 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use handback_store::{
     EmbeddedOptions, EmbeddedStore, Encrypted, Kv, Log, MemoryStore, OpenError, StoreError,
 };
 use handback_stream::{PublicKey, RecoverError};
 use handback_surface::guard::Guard;
-use handback_surface::streams::{Settings, StreamRoutes, Streams, SubscriptionSettings, Targets};
+use handback_surface::streams::{
+    Mode, Settings, StreamRoutes, Streams, SubscriptionSettings, Targets,
+};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -25,6 +28,7 @@ pub struct Server {
     address: SocketAddr,
     router: Arc<Router>,
     streams: Arc<Streams>,
+    kv: Arc<dyn Kv>,
     key: PublicKey,
 }
 
@@ -68,7 +72,11 @@ impl Server {
         let (log, kv, keys) = open(&config)?;
         let key = *keys.events.public();
         let signing = config.signing.then(|| Arc::clone(&keys.events));
-        let streams = Streams::open(log, signing, Arc::new(clock::now_ms))?;
+        let mode = match config.store {
+            StoreChoice::Embedded(_) => Mode::Durable,
+            StoreChoice::Memory => Mode::Memory,
+        };
+        let streams = Streams::open(log, signing, Arc::new(clock::now_ms), mode)?;
         let listen = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -79,7 +87,7 @@ impl Server {
         let guard = config.origins.iter().fold(Guard::loopback(), |guard, o| guard.origin(o));
         let guard = config.hosts.iter().fold(guard, |guard, host| guard.host(host));
         let subscriptions = SubscriptionSettings {
-            kv,
+            kv: Arc::clone(&kv),
             key: keys.webhooks,
             targets: Targets::Loopback,
             base: format!("http://{address}"),
@@ -91,7 +99,7 @@ impl Server {
             keys: if config.signing { vec![key] } else { Vec::new() },
             owner: handback_identity::binding::UNAUTHENTICATED_SENTINEL.to_owned(),
         };
-        Ok(Self { listener, address, router: Arc::new(router), streams, key })
+        Ok(Self { listener, address, router: Arc::new(router), streams, kv, key })
     }
 
     /// Where it listens.
@@ -108,10 +116,32 @@ impl Server {
 
     /// Answers until `stop` says so, then ends what is under way.
     pub async fn run(self, stop: watch::Receiver<bool>) {
+        let sweeper = tokio::spawn(sweep(self.kv));
         connections::serve(self.listener, self.router, stop).await;
+        sweeper.abort();
         let streams = self.streams;
         let stopped = tokio::task::spawn_blocking(move || streams.stop());
         let _ = stopped.await;
+    }
+}
+
+/// How often the store is cleared of what is over.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// Rows that are removed at a time: some milliseconds.
+const SWEEP_ROWS: usize = 2000;
+
+/// Removes from the disk what was deleted, or has outlived its time.
+async fn sweep(kv: Arc<dyn Kv>) {
+    loop {
+        let this = Arc::clone(&kv);
+        let swept = tokio::task::spawn_blocking(move || this.sweep(clock::now_ms(), SWEEP_ROWS));
+        let wait = match swept.await {
+            // There may be more.
+            Ok(Ok(SWEEP_ROWS..)) => Duration::from_millis(100),
+            _ => SWEEP_EVERY,
+        };
+        tokio::time::sleep(wait).await;
     }
 }
 

@@ -18,6 +18,47 @@ pub enum ContentError {
     /// Nothing.
     #[error("the body is empty")]
     Empty,
+    /// Arrays and objects are nested too deeply.
+    #[error("the body is nested in more than {MAX_JSON_DEPTH} levels")]
+    TooDeep,
+}
+
+impl ContentError {
+    /// The same for callers.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::NotJson => "the body is not JSON",
+            Self::NoMessages => "the body is an empty array",
+            Self::Empty => "the body is empty",
+            Self::TooDeep => "the body is nested too deeply",
+        }
+    }
+}
+
+/// Levels of nesting of a JSON message.
+pub const MAX_JSON_DEPTH: usize = 32;
+
+/// Whether text has more than so many brackets open at a time. Those in strings do not count.
+fn is_too_deep(text: &str) -> bool {
+    // The array that messages come in is a level more.
+    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                if depth > MAX_JSON_DEPTH + 1 {
+                    return true;
+                }
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
 }
 
 impl Payload {
@@ -34,6 +75,9 @@ impl Payload {
             return Ok(Self { messages: 0, encrypted: false, bytes: body });
         }
         let text = std::str::from_utf8(&body).map_err(|_| ContentError::NotJson)?;
+        if is_too_deep(text) {
+            return Err(ContentError::TooDeep);
+        }
         let trimmed = text.trim_matches([' ', '\t', '\n', '\r']);
         if !trimmed.starts_with('[') {
             serde_json::from_str::<&RawValue>(trimmed).map_err(|_| ContentError::NotJson)?;
@@ -92,6 +136,10 @@ mod tests {
             assert_eq!(json(text), Err(ContentError::NotJson), "{text}");
         }
         assert_eq!(json(""), Err(ContentError::Empty));
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(json(&nested(33)).is_ok());
+        assert_eq!(json(&nested(34)), Err(ContentError::TooDeep));
+        assert!(json(&format!("\"{}\"", "[".repeat(99))).is_ok());
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! may follow from an append of the same round. If the commit fails, the hub is of no use any more:
 //! another one is made by [`Hub::recover`] from what is stored.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -110,6 +110,8 @@ pub struct Found {
 #[non_exhaustive]
 pub struct Append {
     stream: NameId,
+    /// The stream that was looked at before, if it matters which one it is.
+    expected: Option<StreamId>,
     content_type: Option<String>,
     record: Record,
     encoded: Vec<u8>,
@@ -121,7 +123,14 @@ impl Append {
     pub fn new(stream: NameId, payload: Option<Payload>, closes: bool, now: u64) -> Self {
         let kind = payload.map_or(Kind::End, Kind::Data);
         let record = Record { kind, time: now, closes, producer: None, writer_seq: None };
-        Self { stream, content_type: None, record, encoded: Vec::new() }
+        Self { stream, expected: None, content_type: None, record, encoded: Vec::new() }
+    }
+
+    /// To this stream only, and not to another one that has got its name meanwhile.
+    #[must_use]
+    pub const fn to(mut self, stream: StreamId) -> Self {
+        self.expected = Some(stream);
+        self
     }
 
     /// With the content type that was given.
@@ -612,7 +621,7 @@ impl Hub {
         match self.streams.get_mut(&name) {
             Some(stream) if stream.id == found.id => match stream.deleted {
                 true => Err(Refusal::SourceGone),
-                false if found.number > stream.number => Err(Refusal::ForkBeyond),
+                false if found.number > stream.tail => Err(Refusal::ForkBeyond),
                 false => Ok(stream),
             },
             _ => Err(Refusal::NoSource),
@@ -620,9 +629,12 @@ impl Hub {
     }
 
     fn append(&mut self, append: Append, now: u64) -> Result<Reply, Refusal> {
-        let Append { stream: name, content_type, record, mut encoded } = append;
+        let Append { stream: name, expected, content_type, record, mut encoded } = append;
         let commit = self.commit + 1;
         let stream = self.open(name, now)?;
+        if expected.is_some_and(|expected| expected != stream.id) {
+            return Err(Refusal::NotFound);
+        }
         let verdict = stream.check(&record, content_type.as_deref())?;
         stream.meta.touch(now);
         let (is_duplicate, differs) = match verdict {
@@ -643,7 +655,7 @@ impl Hub {
         let stream = self.streams.get(&name).ok_or(Refusal::NotFound)?;
         let producer = tag.and_then(|id| stream.producer(&id));
         Ok(Reply::Appended(Appended {
-            number: stream.number,
+            number: stream.tail,
             closed: stream.closed.is_some(),
             producer: producer.map(|(epoch, seq)| (epoch, seq.unwrap_or_default())),
             is_duplicate,
@@ -655,7 +667,7 @@ impl Hub {
         let commit = self.commit + 1;
         let stream = self.open(name, now)?;
         if stream.closed.is_some() {
-            return Err(Refusal::Closed { number: stream.number });
+            return Err(Refusal::Closed { number: stream.tail });
         }
         let known = stream.producer(&id);
         if known.is_none() && stream.producer_count() >= crate::state::MAX_PRODUCERS {
@@ -754,7 +766,8 @@ impl Stream {
     pub(crate) fn view(&self) -> View {
         View {
             meta: Arc::clone(&self.meta),
-            number: self.number,
+            number: self.tail,
+            last: self.number,
             head: self.head,
             closed: self.closed.is_some(),
             deleted: self.deleted,
@@ -764,7 +777,7 @@ impl Stream {
     fn created(&self, is_new: bool) -> Reply {
         Reply::Created {
             is_new,
-            number: self.number,
+            number: self.tail,
             closed: self.closed.is_some(),
             content_type: self.genesis.content_type.clone(),
         }
@@ -836,7 +849,7 @@ fn link_forks<E>(streams: &mut HashMap<NameId, Stream>) -> Result<(), RecoverErr
     // A fork's source may be a fork: those without one first.
     let mut waiting = parents;
     while !waiting.is_empty() {
-        let open: Vec<NameId> = waiting.iter().map(|(name, _)| *name).collect();
+        let open: HashSet<NameId> = waiting.iter().map(|(name, _)| *name).collect();
         let (ready, rest): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|(_, parent)| !open.contains(&parent.id.name()));
         if ready.is_empty() {

@@ -19,7 +19,7 @@ mod view;
 mod wire;
 
 pub use chain::{Entry, Head, Path};
-pub use content::ContentError;
+pub use content::{ContentError, MAX_JSON_DEPTH};
 pub use hub::{
     Append, Appended, Command, Create, DEFAULT_CONTENT_TYPE, Done, Fork, Found, Hub, RecoverError,
     Recovery, Refusal, Reply, Ticket, Views, Write,

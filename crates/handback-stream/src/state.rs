@@ -27,6 +27,8 @@ pub(crate) struct Stream {
     pub(crate) start: u64,
     /// The number of the last record.
     pub(crate) number: u64,
+    /// The number up to which readers read: an end without data is not one of their offsets.
+    pub(crate) tail: u64,
     pub(crate) head: Head,
     pub(crate) closed: Option<Closed>,
     producers: HashMap<String, Producer>,
@@ -82,6 +84,7 @@ impl Stream {
             meta,
             start,
             number: start,
+            tail: start,
             head: NO_HEAD,
             closed: None,
             producers: HashMap::new(),
@@ -96,6 +99,9 @@ impl Stream {
     /// Adds the record that comes next.
     pub(crate) fn apply(&mut self, number: u64, record: &Record, head: Head) {
         self.number = number;
+        if record.kind != Kind::End {
+            self.tail = number;
+        }
         self.head = head;
         if let Some(tag) = &record.producer {
             let digest = record.payload().map_or(0, |payload| xxh3_64(&payload.bytes));
@@ -131,7 +137,7 @@ impl Stream {
             if same || only_closes {
                 return Ok(Verdict::Duplicate { differs: false });
             }
-            return Err(Refusal::Closed { number: self.number });
+            return Err(Refusal::Closed { number: self.tail });
         }
         if let (Kind::Data(_), Some(content_type)) = (&record.kind, content_type)
             && !same_type(content_type, &self.genesis.content_type)
@@ -206,6 +212,7 @@ impl Stream {
         out.u64(self.meta.touched());
         out.u64(self.start);
         out.u64(self.number);
+        out.u64(self.tail);
         out.raw(self.head.as_bytes());
         out.u8(self.deleted.into());
         out.u8(self.closed.is_some().into());
@@ -239,7 +246,7 @@ impl Stream {
         }
         let genesis = Genesis::read(&mut reader)?;
         let (created, touched) = (reader.u64()?, reader.u64()?);
-        let (start, number) = (reader.u64()?, reader.u64()?);
+        let (start, number, tail) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let head = Head::from_bytes(reader.array()?);
         let deleted = reader.truth()?;
         let closed = match reader.truth()? {
@@ -277,6 +284,7 @@ impl Stream {
             meta: Arc::new(meta),
             start,
             number,
+            tail,
             head,
             closed,
             producers,

@@ -38,6 +38,12 @@ impl Stored {
         out.finish().into()
     }
 
+    /// Whether it is the first record of a stream, which has the number of one that it shares.
+    #[must_use]
+    pub fn is_genesis(&self) -> bool {
+        self.record.get(1) == Some(&0)
+    }
+
     /// From the log. The record shares the bytes.
     #[must_use]
     pub fn decode(bytes: &Bytes) -> Option<Self> {

@@ -13,8 +13,10 @@ use crate::record::{Genesis, Life};
 pub struct View {
     /// What does not change.
     pub meta: Arc<Meta>,
-    /// The number of the last record.
+    /// The number of the last record that readers read.
     pub number: u64,
+    /// The number of the last record, which may be an end without data.
+    pub last: u64,
     /// The head after it.
     pub head: Head,
     /// Whether no more will come.

@@ -37,6 +37,7 @@ impl StreamRoutes {
         }
         let size = body.len();
         let now = self.streams.now();
+        let mut seen = None;
         let payload = if body.is_empty() {
             None
         } else {
@@ -44,15 +45,20 @@ impl StreamRoutes {
                 return Err(Bad("an append needs a content type").into());
             }
             let view = self.view(name).await?;
+            // What the body is depends on the stream: it goes to this one, or to none.
+            seen = Some(view.meta.id());
             // A stream that is closed says so first, whatever the body is.
             let is_json = view.meta.is_json() && !view.closed;
-            Some(Payload::parse(body, is_json).map_err(|_| Bad("the body is not JSON messages"))?)
+            Some(Payload::parse(body, is_json).map_err(|error| Bad(error.sentence()))?)
         };
         let mut append = Append::new(name, payload, closes, now)
             .producer(producer.clone())
             .writer_seq(writer_seq);
         if let Some(content_type) = content_type {
             append = append.content_type(content_type);
+        }
+        if let Some(seen) = seen {
+            append = append.to(seen);
         }
         let reply = self.command(Command::Append(append.encoded()), size).await?;
         let Reply::Appended(appended) = reply else {

@@ -40,7 +40,7 @@ impl StreamRoutes {
         let payload = match Payload::parse(body, is_json) {
             Ok(payload) => Some(payload),
             Err(ContentError::Empty | ContentError::NoMessages) => None,
-            Err(_) => return Err(Bad("the body is not JSON").into()),
+            Err(error) => return Err(Bad(error.sentence()).into()),
         };
         let incarnation = rand::random();
         let create = Create {

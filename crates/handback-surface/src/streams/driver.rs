@@ -78,6 +78,8 @@ pub enum NotTaken {
 pub enum Mode {
     /// What is acknowledged is durable.
     Durable,
+    /// What is acknowledged lives as long as the process.
+    Memory,
     /// Writes are refused, for this reason.
     ReadOnly(String),
 }
@@ -93,6 +95,8 @@ struct Shared {
     channels: RwLock<HashMap<NameId, Arc<Channel>>>,
     queued: AtomicUsize,
     mode: watch::Sender<Mode>,
+    /// Readers that wait are to end.
+    closing: watch::Sender<bool>,
     stopping: AtomicBool,
     /// The last one, which is stored with the next commit only.
     signature: Mutex<Option<Signature>>,
@@ -109,12 +113,15 @@ struct Channel {
 /// The last records of a stream.
 #[derive(Default)]
 struct Tail {
+    /// Of which stream: a name may get another one.
+    id: Option<StreamId>,
     records: VecDeque<(u64, Bytes)>,
     bytes: usize,
 }
 
 impl Streams {
-    /// The streams of a log. With a key, commits are signed.
+    /// The streams of a log. With a key, commits are signed. `mode` is told to callers as long as
+    /// writes are taken.
     ///
     /// # Errors
     ///
@@ -123,12 +130,14 @@ impl Streams {
         log: Arc<dyn Log>,
         key: Option<Arc<SigningKey>>,
         clock: Clock,
+        mode: Mode,
     ) -> Result<Arc<Self>, RecoverError<StoreError>> {
         let (hub, views) = Hub::recover(&mut log::Source(log.as_ref()), key.clone())?;
         let shared = Arc::new(Shared {
             channels: RwLock::default(),
             queued: AtomicUsize::new(0),
-            mode: watch::Sender::new(Mode::Durable),
+            mode: watch::Sender::new(mode.clone()),
+            closing: watch::Sender::new(false),
             stopping: AtomicBool::new(false),
             signature: Mutex::new(hub.last_signature()),
             changes: watch::Sender::new(0),
@@ -142,6 +151,7 @@ impl Streams {
             shared: Arc::clone(&shared),
             clock: Arc::clone(&clock),
             commands,
+            mode,
         };
         let thread = std::thread::Builder::new().name("streams".to_owned());
         // Without a thread there is no server; nothing was started yet.
@@ -345,6 +355,17 @@ impl Streams {
         Ok(None)
     }
 
+    /// Ends the waiting of readers: the server is going down.
+    pub fn close_readers(&self) {
+        self.shared.closing.send_replace(true);
+    }
+
+    /// Tells when waiting is to end.
+    #[must_use]
+    pub fn closing(&self) -> watch::Receiver<bool> {
+        self.shared.closing.subscribe()
+    }
+
     /// Takes no more commands, and waits until those that were taken are done.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
@@ -412,9 +433,10 @@ impl Shared {
 }
 
 impl Tail {
-    fn push(&mut self, number: u64, bytes: Bytes) {
-        if self.records.back().is_some_and(|(last, _)| last + 1 != number) {
-            *self = Self::default();
+    fn push(&mut self, id: StreamId, number: u64, bytes: Bytes) {
+        let follows = self.records.back().is_none_or(|(last, _)| last + 1 == number);
+        if self.id != Some(id) || !follows {
+            *self = Self { id: Some(id), ..Self::default() };
         }
         self.bytes += bytes.len();
         self.records.push_back((number, bytes));
@@ -426,6 +448,9 @@ impl Tail {
 
     /// What is wanted, if all of it is here.
     fn after(&self, view: &View, after: u64, limit: ReadLimit) -> Option<Vec<(u64, Bytes)>> {
+        if self.id != Some(view.meta.id()) {
+            return None;
+        }
         let (first, _) = self.records.front()?;
         let skipped = usize::try_from((after + 1).checked_sub(*first)?).ok()?;
         let mut bytes = 0;
@@ -447,6 +472,8 @@ struct Writer {
     shared: Arc<Shared>,
     clock: Clock,
     commands: mpsc::Receiver<Waiting>,
+    /// While writes are taken.
+    mode: Mode,
 }
 
 impl Writer {
@@ -509,8 +536,9 @@ impl Writer {
             let batch = log::batch(&write);
             self.log.commit(&batch)?;
             for (id, number, bytes) in write.records {
-                if let Some(channel) = self.shared.channel(id.name()) {
-                    lock(&channel.tail).push(number, bytes);
+                let is_genesis = Stored::decode(&bytes).is_none_or(|stored| stored.is_genesis());
+                if !is_genesis && let Some(channel) = self.shared.channel(id.name()) {
+                    lock(&channel.tail).push(id, number, bytes);
                 }
             }
         }
@@ -523,7 +551,7 @@ impl Writer {
             match self.reopened() {
                 Ok(()) => {
                     tracing::info!("the store takes writes again");
-                    self.shared.mode.send_replace(Mode::Durable);
+                    self.shared.mode.send_replace(self.mode.clone());
                     return true;
                 }
                 Err(error) => {
@@ -574,5 +602,105 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use handback_store::MemoryStore;
+    use handback_stream::{
+        Append, Create, Fork, Found, Life, Payload, Record, Refusal, StreamName,
+    };
+
+    use super::*;
+
+    const LIMIT: ReadLimit = ReadLimit { records: 100, bytes: 1 << 20 };
+
+    fn streams() -> (Arc<Streams>, Arc<AtomicU64>) {
+        let time = Arc::new(AtomicU64::new(1000));
+        let clock: Clock = {
+            let time = Arc::clone(&time);
+            Arc::new(move || time.load(Ordering::Relaxed))
+        };
+        let streams = Streams::open(Arc::new(MemoryStore::new()), None, clock, Mode::Memory);
+        (streams.unwrap(), time)
+    }
+
+    fn name(path: &str) -> StreamName {
+        StreamName::new("owner", path).unwrap()
+    }
+
+    fn creation(path: &str, life: Life) -> Create {
+        Create {
+            name: name(path),
+            content_type: Some("text/plain".to_owned()),
+            life,
+            closed: false,
+            payload: None,
+            fork: None,
+            key_commitment: None,
+            incarnation: rand::random(),
+        }
+    }
+
+    fn append(path: &str, text: &'static str) -> Append {
+        let payload = Payload::parse(Bytes::from_static(text.as_bytes()), false).unwrap();
+        Append::new(name(path).id(), Some(payload), false, 1000)
+    }
+
+    async fn read(streams: &Arc<Streams>, path: &str, after: u64) -> String {
+        let view = streams.view(name(path).id()).unwrap();
+        let records = streams.read(&view, after, LIMIT).await.unwrap();
+        let text = |(_, stored): (u64, Stored)| {
+            let record = Record::decode(&stored.record).unwrap();
+            let bytes = record.payload().map(|payload| payload.bytes.to_vec());
+            String::from_utf8(bytes.unwrap_or_default()).unwrap()
+        };
+        records.into_iter().map(text).collect()
+    }
+
+    #[tokio::test]
+    async fn a_stream_shows_nothing_of_another_one_that_had_its_name() {
+        let (streams, time) = streams();
+        let create = |create| Command::Create(Box::new(create));
+        streams.command(create(creation("src", Life::Unlimited)), 0).await.unwrap();
+        for text in ["S1", "S2", "S3", "S4", "S5"] {
+            streams.command(Command::Append(append("src", text)), 0).await.unwrap();
+        }
+        streams.command(create(creation("x", Life::Until(5000))), 0).await.unwrap();
+        for text in ["O1", "O2", "O3", "O4"] {
+            streams.command(Command::Append(append("x", text)), 0).await.unwrap();
+        }
+        assert_eq!(read(&streams, "x", 2).await, "O3O4");
+        // Its end and the new one are in the same commit.
+        time.store(5000, Ordering::Relaxed);
+        let source = streams.view(name("src").id()).unwrap();
+        let found = Found { id: source.meta.id(), number: 5, head: source.head, part: None };
+        let fork = Fork { source: name("src").id(), number: Some(5), part: 0, found: Ok(found) };
+        let forked = Create { fork: Some(fork), ..creation("x", Life::Unlimited) };
+        streams.command(create(forked), 0).await.unwrap();
+        assert_eq!(read(&streams, "x", 0).await, "S1S2S3S4S5");
+        assert_eq!(read(&streams, "x", 2).await, "S3S4S5");
+        assert_eq!(read(&streams, "x", 4).await, "S5");
+        streams.command(Command::Append(append("x", "new")), 0).await.unwrap();
+        assert_eq!(read(&streams, "x", 4).await, "S5new");
+        assert_eq!(read(&streams, "x", 5).await, "new");
+    }
+
+    #[tokio::test]
+    async fn an_append_goes_to_the_stream_that_was_looked_at_or_to_none() {
+        let (streams, _) = streams();
+        let create = |path| Command::Create(Box::new(creation(path, Life::Unlimited)));
+        streams.command(create("x"), 0).await.unwrap();
+        let seen = streams.view(name("x").id()).unwrap().meta.id();
+        streams.command(Command::Delete(name("x").id()), 0).await.unwrap();
+        streams.command(create("x"), 0).await.unwrap();
+        let reply = streams.command(Command::Append(append("x", "a").to(seen)), 0).await;
+        assert_eq!(reply, Ok(Reply::Refused(Refusal::NotFound)));
+        let now = streams.view(name("x").id()).unwrap().meta.id();
+        let reply = streams.command(Command::Append(append("x", "a").to(now)), 0).await;
+        assert!(matches!(reply, Ok(Reply::Appended(_))));
     }
 }

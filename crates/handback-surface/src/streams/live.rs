@@ -75,11 +75,17 @@ impl StreamRoutes {
         let gone = || Box::new(answer::refused(&handback_stream::Refusal::NotFound));
         let mut watch = self.streams.watch(name).ok_or_else(gone)?;
         let differs = |view: &Option<View>| is_news(view.as_ref(), seen);
-        let waited = tokio::time::timeout_at(deadline, watch.wait_for(differs)).await;
+        let mut closing = self.streams.closing();
+        let waited = tokio::select! {
+            waited = tokio::time::timeout_at(deadline, watch.wait_for(differs)) => {
+                waited.map(|waited| waited.map(|view| view.clone()))
+            }
+            _ = closing.wait_for(|closing| *closing) => return Ok(None),
+        };
         let view = match waited {
             Err(_) => return Ok(None),
             Ok(Err(_)) => None,
-            Ok(Ok(view)) => view.clone(),
+            Ok(Ok(view)) => view,
         };
         match view {
             Some(view) if view.meta.id() == seen.meta.id() && !view.deleted => {
@@ -151,7 +157,7 @@ impl Events {
                     return;
                 }
             }
-            if is_end && self.view.closed {
+            if (is_end && self.view.closed) || Instant::now() >= ends {
                 return;
             }
             if is_end && !self.wait(ends).await {
@@ -162,12 +168,14 @@ impl Events {
 
     /// Waits for news; says at times that there are none. False if there is nothing to wait for.
     async fn wait(&mut self, ends: Instant) -> bool {
+        let mut closing = self.routes.streams.closing();
         loop {
             let rest = Instant::now() + self.routes.settings.long_poll;
             let seen = &self.view;
             // Cloned, since what it borrows from the channel may not outlive the wait.
             let changed = tokio::select! {
                 () = self.sender.closed() => return false,
+                _ = closing.wait_for(|closing| *closing) => return false,
                 changed = tokio::time::timeout_at(
                     ends.min(rest),
                     self.watch.wait_for(|view| is_news(view.as_ref(), seen)),

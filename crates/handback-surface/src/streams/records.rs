@@ -47,8 +47,8 @@ impl StreamRoutes {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(NEXT_OFFSET, answer::offset(upto));
-        if upto >= view.number {
+        headers.insert(NEXT_OFFSET, answer::offset(upto.min(view.number)));
+        if upto >= view.last {
             headers.insert(UP_TO_DATE, HeaderValue::from_static("true"));
             if view.closed {
                 headers.insert(CLOSED, HeaderValue::from_static("true"));
@@ -69,7 +69,7 @@ fn tell(
     let mut lines = Lines { streams, text: String::new() };
     let (mut upto, mut left) = (after, limit.records);
     for (place, segment) in view.meta.segments().iter().enumerate() {
-        let end = segment.upto.unwrap_or(view.number).min(view.number);
+        let end = segment.upto.map_or(view.last, |upto| upto.min(view.number));
         let is_before = end < after || (end == after && !(from_start && place == 0));
         let is_last = segment.upto.is_none();
         if is_before && !is_last {

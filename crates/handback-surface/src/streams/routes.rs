@@ -101,6 +101,11 @@ impl StreamRoutes {
         Ok(self)
     }
 
+    /// Ends the waiting of readers: the server is going down.
+    pub fn close_readers(&self) {
+        self.streams.close_readers();
+    }
+
     /// Whether writes are taken.
     #[must_use]
     pub fn mode(&self) -> tokio::sync::watch::Receiver<super::Mode> {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use handback_store::{Change, Kv, KvBatch, KvError, StoreError};
 use handback_stream::{Append, Command, Offset, Payload, Reply, SigningKey, StreamName, View};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::deliver::{Target, Targets};
@@ -101,6 +102,13 @@ impl Subscriptions {
             if expired && subscription.config.kind == Kind::Webhook {
                 subscription.failed(now, jitter());
             }
+            let is_unheard = subscription
+                .wake
+                .as_ref()
+                .is_some_and(|wake| !wake.announced && wake.holder.is_none());
+            if is_unheard {
+                self.announce(subscription).await;
+            }
             if subscription.is_busy() || subscription.next_attempt_ms > now {
                 continue;
             }
@@ -183,10 +191,23 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Writes the wake to its stream.
-    async fn announce(&self, subscription: &Subscription) {
-        let Some(path) = &subscription.config.wake_stream else { return };
-        let Ok(name) = StreamName::new(subscription.owner.as_str(), path) else { return };
+    /// Writes the wake to its stream, and notes that. One that was written and not noted is written
+    /// again: workers race for it anyway.
+    async fn announce(&self, subscription: &mut Subscription) {
+        if !self.write_wake(subscription).await {
+            return;
+        }
+        if let Some(wake) = &mut subscription.wake {
+            wake.announced = true;
+        }
+        if let Err(error) = self.store(subscription) {
+            tracing::warn!(%error, "a subscription was not stored");
+        }
+    }
+
+    async fn write_wake(&self, subscription: &Subscription) -> bool {
+        let Some(path) = &subscription.config.wake_stream else { return false };
+        let Ok(name) = StreamName::new(subscription.owner.as_str(), path) else { return false };
         let tails = self.tails(&subscription.owner);
         let pending = subscription
             .links
@@ -202,12 +223,17 @@ impl Subscriptions {
         });
         drop(tails);
         let is_json = self.streams.view(name.id()).is_some_and(|view| view.meta.is_json());
-        let Ok(payload) = Payload::parse(Bytes::from(event.to_string()), is_json) else { return };
+        let Ok(payload) = Payload::parse(Bytes::from(event.to_string()), is_json) else {
+            return false;
+        };
         let size = payload.bytes.len();
         let append = Append::new(name.id(), Some(payload), false, now);
         match self.streams.command(Command::Append(append), size).await {
-            Ok(Reply::Appended(_)) => {}
-            other => tracing::warn!(?other, path, "a wake was not written to its stream"),
+            Ok(Reply::Appended(_)) => true,
+            other => {
+                tracing::debug!(?other, path, "a wake was not written to its stream");
+                false
+            }
         }
     }
 
@@ -296,8 +322,13 @@ impl Subscriptions {
     }
 
     fn change(&self, owner: &str, id: &str, change: Change) -> Result<(), StoreError> {
-        let name = StreamName::new(owner, &format!("subscription/{id}"));
-        let name = name.map(|name| format!("{:?}", name.id())).unwrap_or_default();
+        // A digest of both, whatever characters they have.
+        let mut digest = Sha256::new();
+        for part in [owner, id] {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        let name: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let key = Bytes::from([KEY_PREFIX, name.as_bytes()].concat());
         let batch = KvBatch { conditions: Vec::new(), changes: vec![(key, change)] };
         self.kv.write(&batch, self.streams.now()).map_err(|error| match error {

@@ -122,6 +122,8 @@ pub(super) struct Wake {
     pub(super) lease_until_ms: Option<u64>,
     /// How far the streams were.
     pub(super) snapshot: BTreeMap<String, u64>,
+    /// Whether it was told of: what was not is told again.
+    pub(super) announced: bool,
 }
 
 /// How far a stream is: the number of its last record.
@@ -176,6 +178,7 @@ impl Subscription {
             holder: None,
             lease_until_ms,
             snapshot,
+            announced: self.config.kind == Kind::Webhook,
         });
     }
 
@@ -211,7 +214,8 @@ impl Subscription {
             if !self.links.contains_key(path) {
                 return Err(Fault::Unknown);
             }
-            if tails(path).is_some_and(|tail| offset.number() > tail) {
+            // Of a stream that is not there, nothing can have been processed.
+            if offset.number() > tails(path).unwrap_or(0) {
                 return Err(Fault::Offset);
             }
         }
@@ -302,6 +306,7 @@ mod tests {
         let mut s = subscription(Kind::PullWake);
         let tails = |_: &str| Some(5);
         let ack = |path: &str, number| vec![(path.to_owned(), Offset::after(number))];
+        assert_eq!(s.ack(&ack("a", 4), &|_: &str| None), Err(Fault::Offset));
         assert_eq!(s.ack(&ack("a", 6), &tails), Err(Fault::Offset));
         assert_eq!(s.ack(&ack("x", 1), &tails), Err(Fault::Unknown));
         assert_eq!(s.ack(&ack("a", 1), &tails), Ok(()));
