@@ -31,6 +31,9 @@ const RECORDS_PER_NOTE: u64 = 256;
 /// A stream's last use is noted when it has moved by this part of its life.
 const TOUCH_PARTS: u64 = 8;
 
+/// The longest time between two sweeps.
+const SWEEP_SLACK_MS: u64 = 1000;
+
 /// What a caller gets its reply by.
 pub type Ticket = u64;
 
@@ -405,6 +408,7 @@ impl Hub {
             let mut stream =
                 Stream::from_note(id, &note).ok_or(RecoverError::Damaged(id, "note"))?;
             replay(&mut stream, stored, how)?;
+            stream.allow_for_unnoted_use();
             streams.insert(id.name(), stream);
         }
         link_forks(&mut streams)?;
@@ -780,6 +784,17 @@ impl Stream {
             number: self.tail,
             closed: self.closed.is_some(),
             content_type: self.genesis.content_type.clone(),
+        }
+    }
+}
+
+impl Stream {
+    /// It may have been used since that was last noted: it does not end too early, but up to this
+    /// much too late.
+    fn allow_for_unnoted_use(&self) {
+        if let Life::Sliding { ttl_s } = self.genesis.life {
+            let slack = ttl_s.saturating_mul(1000) / TOUCH_PARTS + SWEEP_SLACK_MS;
+            self.meta.touch(self.meta.touched().saturating_add(slack));
         }
     }
 }

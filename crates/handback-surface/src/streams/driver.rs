@@ -502,9 +502,14 @@ impl Writer {
             if now.saturating_sub(swept) >= SWEEP_EVERY_MS {
                 swept = now;
                 self.hub.sweep(now);
+                // Others write to the store as well, and may have broken it.
+                if let Err(error) = self.log.recover() {
+                    self.shared.mode.send_replace(Mode::ReadOnly(error.to_string()));
+                }
             }
             match self.commit(now) {
                 Ok(done) => {
+                    self.taking_writes();
                     if !done.published.is_empty() {
                         self.shared.publish(done.published);
                         self.shared.changes.send_modify(|count| *count += 1);
@@ -528,6 +533,13 @@ impl Writer {
                     }
                 }
             }
+        }
+    }
+
+    /// Says so again, if it was said otherwise and the store has come back by itself.
+    fn taking_writes(&self) {
+        if *self.shared.mode.borrow() != self.mode && self.log.recover().is_ok() {
+            self.shared.mode.send_replace(self.mode.clone());
         }
     }
 

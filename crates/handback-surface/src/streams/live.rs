@@ -18,6 +18,9 @@ use crate::body::ReplyBody;
 /// Parts of an event stream that wait for a slow reader. It reads the rest from the log later.
 const EVENTS_AHEAD: usize = 2;
 
+/// Bytes of one event: what a reader that does not read holds a few times.
+const EVENT_BYTES: usize = 128 << 10;
+
 impl StreamRoutes {
     pub(super) async fn long_poll(
         &self,
@@ -147,7 +150,8 @@ impl Events {
         let ends = Instant::now() + self.routes.settings.sse_life;
         let mut is_first = true;
         loop {
-            let Ok(page) = self.routes.page(&self.view, self.after).await else { return };
+            let page = self.routes.page_of(&self.view, self.after, EVENT_BYTES).await;
+            let Ok(page) = page else { return };
             self.after = page.upto;
             let is_end = self.after >= self.view.number;
             // Nothing to say of records without data, but at the start and at the end.

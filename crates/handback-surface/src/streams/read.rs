@@ -88,7 +88,17 @@ impl StreamRoutes {
         view: &View,
         after: u64,
     ) -> Result<Page, Box<Response<ReplyBody>>> {
-        let limit = ReadLimit { records: PAGE_RECORDS, bytes: self.settings.page_bytes };
+        self.page_of(view, after, self.settings.page_bytes).await
+    }
+
+    /// The same, with so many bytes at most, or one record.
+    pub(super) async fn page_of(
+        &self,
+        view: &View,
+        after: u64,
+        bytes: usize,
+    ) -> Result<Page, Box<Response<ReplyBody>>> {
+        let limit = ReadLimit { records: PAGE_RECORDS, bytes };
         let records = self.streams.read(view, after, limit).await;
         let records = records.map_err(|why| Box::new(answer::unread(&why)))?;
         let unread = |_| {
