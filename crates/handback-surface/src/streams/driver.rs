@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -97,7 +97,6 @@ struct Shared {
     mode: watch::Sender<Mode>,
     /// Readers that wait are to end.
     closing: watch::Sender<bool>,
-    stopping: AtomicBool,
     /// The last one, which is stored with the next commit only.
     signature: Mutex<Option<Signature>>,
     /// Counts commits that changed what readers see.
@@ -138,7 +137,6 @@ impl Streams {
             queued: AtomicUsize::new(0),
             mode: watch::Sender::new(mode.clone()),
             closing: watch::Sender::new(false),
-            stopping: AtomicBool::new(false),
             signature: Mutex::new(hub.last_signature()),
             changes: watch::Sender::new(0),
         });
@@ -368,7 +366,6 @@ impl Streams {
 
     /// Takes no more commands, and waits until those that were taken are done.
     pub fn stop(&self) {
-        self.shared.stopping.store(true, Ordering::Relaxed);
         drop(lock(&self.commands).take());
         if let Some(writer) = lock(&self.writer).take() {
             let _ = writer.join();
