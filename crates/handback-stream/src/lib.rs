@@ -7,6 +7,7 @@
 
 mod chain;
 mod content;
+pub mod duplex;
 mod hub;
 mod name;
 mod offset;
