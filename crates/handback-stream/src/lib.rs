@@ -9,6 +9,7 @@ mod chain;
 mod content;
 pub mod duplex;
 mod hub;
+mod key;
 mod name;
 mod offset;
 mod record;
@@ -25,6 +26,7 @@ pub use hub::{
     Append, Appended, Command, Create, DEFAULT_CONTENT_TYPE, Done, Fork, Found, Hub, RecoverError,
     Recovery, Refusal, Reply, Ticket, Views, Write,
 };
+pub use key::{BadKey, ENCRYPTION_BYTES, RecordKey, StreamKey};
 pub use name::{MAX_PATH_BYTES, NameError, NameId, STREAM_ID_BYTES, StreamId, StreamName};
 pub use offset::{Offset, OffsetError};
 pub use record::{
