@@ -18,6 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::chain::{Entry, Head, NO_HEAD};
+use crate::key::{RecordKey, StreamKey};
 use crate::name::{NameId, StreamId, StreamName};
 use crate::record::{Genesis, Kind, Life, Parent, Payload, ProducerTag, Record};
 use crate::sign::SigningKey;
@@ -47,15 +48,37 @@ pub enum Command {
     Append(Append),
     /// To delete a stream.
     Delete(NameId),
+    /// To append several records to one stream, in one commit. The reply is that of the last one,
+    /// or of the first one that is refused: what comes after it is not looked at.
+    AppendAll(Vec<Append>),
     /// To end the earlier epochs of a producer, and begin another.
-    Acquire {
+    Acquire(Acquire),
+    /// To note that whoever acquires a producer has heard of this epoch: what was handed out with
+    /// earlier ones is over.
+    Seen {
         /// Which stream.
-        stream: NameId,
+        stream: StreamId,
         /// Which producer.
         producer: String,
+        /// Which epoch.
+        epoch: u64,
     },
     /// To look whether a stream's life is over.
     Expire(NameId),
+}
+
+/// A producer that is to have another epoch.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "surfaces make it")]
+pub struct Acquire {
+    /// Which stream.
+    pub stream: NameId,
+    /// The stream that was looked at before, if it matters which one it is.
+    pub expected: Option<StreamId>,
+    /// Which producer.
+    pub producer: String,
+    /// The epoch that the caller has proved to have heard of; nothing if there is nothing to prove.
+    pub heard_of: Option<u64>,
 }
 
 /// A stream that is to be created.
@@ -74,8 +97,8 @@ pub struct Create {
     pub payload: Option<Payload>,
     /// What it is forked from.
     pub fork: Option<Fork>,
-    /// What its own key is known by.
-    pub key_commitment: Option<[u8; 32]>,
+    /// Its own key, if it is to be encrypted.
+    pub key: Option<StreamKey>,
     /// A random number, which tells it from others of the same name.
     pub incarnation: u64,
 }
@@ -118,6 +141,7 @@ pub struct Append {
     content_type: Option<String>,
     record: Record,
     encoded: Vec<u8>,
+    key: Option<RecordKey>,
 }
 
 impl Append {
@@ -126,7 +150,17 @@ impl Append {
     pub fn new(stream: NameId, payload: Option<Payload>, closes: bool, now: u64) -> Self {
         let kind = payload.map_or(Kind::End, Kind::Data);
         let record = Record { kind, time: now, closes, producer: None, writer_seq: None };
-        Self { stream, expected: None, content_type: None, record, encoded: Vec::new() }
+        Self { stream, expected: None, content_type: None, record, encoded: Vec::new(), key: None }
+    }
+
+    /// Encrypted under the stream's own key. The key says which stream it is for.
+    #[must_use]
+    pub fn key(mut self, key: Option<RecordKey>) -> Self {
+        if let Some(key) = &key {
+            self.expected = Some(key.stream());
+        }
+        self.key = key;
+        self
     }
 
     /// To this stream only, and not to another one that has got its name meanwhile.
@@ -160,7 +194,9 @@ impl Append {
     /// Encodes it now, which the hub would else have to do.
     #[must_use]
     pub fn encoded(mut self) -> Self {
-        self.encoded = self.record.encode();
+        if self.key.is_none() {
+            self.encoded = self.record.encode();
+        }
         self
     }
 }
@@ -188,6 +224,8 @@ pub enum Reply {
     Acquired {
         /// The epoch.
         epoch: u64,
+        /// The next sequence: it goes on where the epoch before ended.
+        next_seq: u64,
         /// The record that says so.
         number: u64,
     },
@@ -255,6 +293,15 @@ pub enum Refusal {
         /// What came.
         received: u64,
     },
+    /// The producer's epochs are given by the server, and this one was not.
+    #[error("the producer was not acquired")]
+    NotAcquired,
+    /// What was presented is over: something later was presented since.
+    #[error("something later was presented since")]
+    Superseded,
+    /// The stream has another key, or has none, or needs one.
+    #[error("not the key of this stream")]
+    Key,
     /// The writer sequence is not greater than the last one.
     #[error("the writer sequence is not greater than the last one")]
     WriterSeq,
@@ -450,7 +497,9 @@ impl Hub {
             Command::Create(create) => self.create(*create, now),
             Command::Append(append) => self.append(append, now),
             Command::Delete(name) => self.delete(name, now),
-            Command::Acquire { stream, producer } => self.acquire(stream, producer, now),
+            Command::AppendAll(appends) => self.append_all(appends, now),
+            Command::Acquire(acquire) => self.acquire(acquire, now),
+            Command::Seen { stream, producer, epoch } => self.seen(stream, producer, epoch, now),
             Command::Expire(name) => {
                 self.expire(name, now);
                 Ok(Reply::Nothing)
@@ -554,10 +603,13 @@ impl Hub {
             if !stream.is_as_asked(asked, create.life, create.closed, fork) {
                 return Err(Refusal::Exists);
             }
+            if !is_key_of(stream.id, stream.genesis.key_commitment.as_ref(), create.key.as_ref()) {
+                return Err(Refusal::Key);
+            }
             stream.meta.touch(now);
             return Ok(stream.created(false));
         }
-        let Create { content_type, life, closed, payload, fork, key_commitment, .. } = create;
+        let Create { content_type, life, closed, payload, fork, key, .. } = create;
         let (start, parent, part, segments, content_type, life) = match fork {
             None => {
                 let content_type = content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.to_owned());
@@ -570,6 +622,9 @@ impl Hub {
                     && !crate::state::same_type(asked, &source.genesis.content_type)
                 {
                     return Err(Refusal::ContentType);
+                }
+                if !is_key_of(source.id, source.genesis.key_commitment.as_ref(), key.as_ref()) {
+                    return Err(Refusal::Key);
                 }
                 let life = match life {
                     Life::Unlimited => source.genesis.life,
@@ -595,8 +650,9 @@ impl Hub {
             content_type,
             life,
             parent,
-            key_commitment,
+            key_commitment: key.as_ref().map(|key| key.commitment(id)),
         };
+        let key = key.map(|key| key.records(id));
         let mut segments = segments;
         segments.push(Segment::own(id, start));
         let meta = Meta::new(id, &genesis, now, now, segments);
@@ -612,6 +668,7 @@ impl Hub {
             let kind = Kind::Data(payload);
             let record = Record { kind, time: now, closes, producer: None, writer_seq: None };
             let number = stream.number + 1;
+            let record = record.encrypted(key.as_ref(), number);
             self.round.write(&mut stream, number, &record, &record.encode(), self.commit + 1);
         }
         *self.round.touch(name) = Touch { wrote: true, wants_note: true };
@@ -633,13 +690,13 @@ impl Hub {
     }
 
     fn append(&mut self, append: Append, now: u64) -> Result<Reply, Refusal> {
-        let Append { stream: name, expected, content_type, record, mut encoded } = append;
+        let Append { stream: name, expected, content_type, mut record, mut encoded, key } = append;
         let commit = self.commit + 1;
         let stream = self.open(name, now)?;
         if expected.is_some_and(|expected| expected != stream.id) {
             return Err(Refusal::NotFound);
         }
-        let verdict = stream.check(&record, content_type.as_deref())?;
+        let verdict = stream.check(&record, content_type.as_deref(), key.as_ref())?;
         stream.meta.touch(now);
         let (is_duplicate, differs) = match verdict {
             Verdict::Accept => (false, false),
@@ -647,12 +704,13 @@ impl Hub {
         };
         let tag = record.producer.as_ref().map(|tag| tag.id.clone());
         if !is_duplicate {
-            if encoded.is_empty() {
-                encoded = record.encode();
-            }
             // Borrowed again: the round is another part of the hub.
             let Some(stream) = self.streams.get_mut(&name) else { return Err(Refusal::NotFound) };
             let number = stream.number + 1;
+            record = record.encrypted(key.as_ref(), number);
+            if encoded.is_empty() {
+                encoded = record.encode();
+            }
             self.round.write(stream, number, &record, &encoded, commit);
             self.round.touch(name).wrote = true;
         }
@@ -667,19 +725,65 @@ impl Hub {
         }))
     }
 
-    fn acquire(&mut self, name: NameId, id: String, now: u64) -> Result<Reply, Refusal> {
-        let commit = self.commit + 1;
+    fn append_all(&mut self, appends: Vec<Append>, now: u64) -> Result<Reply, Refusal> {
+        let mut reply = Reply::Nothing;
+        for append in appends {
+            reply = self.append(append, now)?;
+        }
+        Ok(reply)
+    }
+
+    fn acquire(&mut self, acquire: Acquire, now: u64) -> Result<Reply, Refusal> {
+        let Acquire { stream: name, expected, producer: id, heard_of } = acquire;
         let stream = self.open(name, now)?;
+        if expected.is_some_and(|expected| expected != stream.id) {
+            return Err(Refusal::NotFound);
+        }
+        let known = stream.standing(&id);
+        // Whoever starts without having acquired anything has 0, and is fenced off as well.
+        let (epoch, next_seq, seen) =
+            known.map_or((1, 0, 0), |known| (known.epoch + 1, known.next_seq, known.seen));
+        if heard_of.is_some_and(|heard_of| heard_of < seen || heard_of >= epoch) {
+            return Err(Refusal::Superseded);
+        }
         if stream.closed.is_some() {
             return Err(Refusal::Closed { number: stream.tail });
         }
-        let known = stream.producer(&id);
         if known.is_none() && stream.producer_count() >= crate::state::MAX_PRODUCERS {
             return Err(Refusal::TooManyProducers);
         }
-        // Whoever starts without having acquired anything has 0, and is fenced off as well.
-        let epoch = known.map_or(1, |(epoch, _)| epoch + 1);
-        let tag = ProducerTag { id, epoch, seq: 0 };
+        let number = self.fence(name, id, epoch, heard_of.unwrap_or(seen), now)?;
+        Ok(Reply::Acquired { epoch, next_seq, number })
+    }
+
+    fn seen(
+        &mut self,
+        id: StreamId,
+        producer: String,
+        epoch: u64,
+        now: u64,
+    ) -> Result<Reply, Refusal> {
+        let stream = self.open(id.name(), now)?;
+        let known = stream.standing(&producer).filter(|_| stream.id == id);
+        let known = known.ok_or(Refusal::NotFound)?;
+        if epoch <= known.seen || epoch > known.epoch || stream.closed.is_some() {
+            return Ok(Reply::Nothing);
+        }
+        self.fence(id.name(), producer, known.epoch, epoch, now)?;
+        Ok(Reply::Nothing)
+    }
+
+    /// Writes down the epoch of a producer, and the last one that its owner has heard of.
+    fn fence(
+        &mut self,
+        name: NameId,
+        id: String,
+        epoch: u64,
+        seen: u64,
+        now: u64,
+    ) -> Result<u64, Refusal> {
+        let commit = self.commit + 1;
+        let tag = ProducerTag { id, epoch, seq: seen };
         let record = Record {
             kind: Kind::Fence,
             time: now,
@@ -691,7 +795,7 @@ impl Hub {
         let number = stream.number + 1;
         self.round.write(stream, number, &record, &record.encode(), commit);
         self.round.touch(name).wrote = true;
-        Ok(Reply::Acquired { epoch, number })
+        Ok(number)
     }
 
     fn delete(&mut self, name: NameId, now: u64) -> Result<Reply, Refusal> {
@@ -775,6 +879,7 @@ impl Stream {
             head: self.head,
             closed: self.closed.is_some(),
             deleted: self.deleted,
+            client: self.client,
         }
     }
 
@@ -796,6 +901,15 @@ impl Stream {
             let slack = ttl_s.saturating_mul(1000) / TOUCH_PARTS + SWEEP_SLACK_MS;
             self.meta.touch(self.meta.touched().saturating_add(slack));
         }
+    }
+}
+
+/// Whether a key is that of a stream, or neither has one.
+fn is_key_of(stream: StreamId, commitment: Option<&[u8; 32]>, key: Option<&StreamKey>) -> bool {
+    match (commitment, key) {
+        (None, None) => true,
+        (Some(commitment), Some(key)) => key.is_committed(stream, commitment),
+        _ => false,
     }
 }
 

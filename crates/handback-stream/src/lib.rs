@@ -23,8 +23,8 @@ mod wire;
 pub use chain::{Entry, Head, Path};
 pub use content::{ContentError, MAX_JSON_DEPTH};
 pub use hub::{
-    Append, Appended, Command, Create, DEFAULT_CONTENT_TYPE, Done, Fork, Found, Hub, RecoverError,
-    Recovery, Refusal, Reply, Ticket, Views, Write,
+    Acquire, Append, Appended, Command, Create, DEFAULT_CONTENT_TYPE, Done, Fork, Found, Hub,
+    RecoverError, Recovery, Refusal, Reply, Ticket, Views, Write,
 };
 pub use key::{BadKey, ENCRYPTION_BYTES, RecordKey, StreamKey};
 pub use name::{MAX_PATH_BYTES, NameError, NameId, STREAM_ID_BYTES, StreamId, StreamName};
@@ -34,7 +34,7 @@ pub use record::{
     MAX_WRITER_SEQ_BYTES, Payload, ProducerTag, Record,
 };
 pub use sign::{BadSeed, KeyId, PublicKey, SIGNATURE_BYTES, SigningKey};
-pub use state::MAX_PRODUCERS;
+pub use state::{MAX_PRODUCERS, MINTED_PREFIX, Standing};
 pub use stored::{Commit, Signature, Stored};
 pub use verify::{CommitProof, Verifier, VerifyError};
-pub use view::{Meta, Segment, View};
+pub use view::{Meta, RecordKeys, Segment, View};

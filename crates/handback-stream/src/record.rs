@@ -16,6 +16,7 @@
 
 use bytes::Bytes;
 
+use crate::key::RecordKey;
 use crate::name::{STREAM_ID_BYTES, StreamId};
 use crate::wire::{Reader, Writer};
 
@@ -145,6 +146,21 @@ impl Record {
         self.closes
     }
 
+    /// The writer sequence that it was appended with.
+    #[must_use]
+    pub fn writer_seq(&self) -> Option<&str> {
+        self.writer_seq.as_deref()
+    }
+
+    /// What the key of its stream is known by: of the first record of a stream that has one.
+    #[must_use]
+    pub fn key_commitment(&self) -> Option<&[u8; 32]> {
+        match &self.kind {
+            Kind::Genesis(genesis) => genesis.key_commitment.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Who appended it.
     #[must_use]
     pub const fn producer(&self) -> Option<&ProducerTag> {
@@ -165,6 +181,27 @@ impl Record {
             Kind::Data(_) => "data",
             Kind::End => "end",
             Kind::Fence => "fence",
+        }
+    }
+
+    /// With its payload encrypted, as the record of this number, if there is a key.
+    pub(crate) fn encrypted(mut self, key: Option<&RecordKey>, number: u64) -> Self {
+        if let (Some(key), Kind::Data(payload)) = (key, &mut self.kind) {
+            payload.bytes = key.seal(number, self.producer.as_ref(), &payload.bytes);
+            payload.encrypted = true;
+        }
+        self
+    }
+
+    /// The bytes that were appended as the record of this number; nothing if it has none, or if
+    /// they are encrypted and this is not the key, or there is none.
+    #[must_use]
+    pub fn data(&self, key: Option<&RecordKey>, number: u64) -> Option<Bytes> {
+        let payload = self.payload()?;
+        match (payload.encrypted, key) {
+            (false, _) => Some(payload.bytes.clone()),
+            (true, Some(key)) => key.open(number, self.producer.as_ref(), &payload.bytes),
+            (true, None) => None,
         }
     }
 

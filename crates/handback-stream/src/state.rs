@@ -6,7 +6,9 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::chain::{Head, NO_HEAD};
+use crate::duplex::CLIENT;
 use crate::hub::Refusal;
+use crate::key::RecordKey;
 use crate::name::{NameId, StreamId};
 use crate::record::{Genesis, Kind, Life, Payload, ProducerTag, Record};
 use crate::view::{Meta, Segment};
@@ -32,6 +34,8 @@ pub(crate) struct Stream {
     pub(crate) head: Head,
     pub(crate) closed: Option<Closed>,
     producers: HashMap<String, Producer>,
+    /// How [`CLIENT`](crate::duplex::CLIENT) stands, which readers see.
+    pub(crate) client: Option<Standing>,
     writer_seq: Option<String>,
     /// Streams that were forked from it.
     pub(crate) forks: usize,
@@ -49,13 +53,34 @@ pub(crate) struct Closed {
     pub(crate) by: Option<ProducerTag>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Producer {
     epoch: u64,
     /// The last sequence; none if the epoch was only announced.
     seq: Option<u64>,
     /// What the last append had, to tell a retry from another append under the same number.
     digest: u64,
+    /// The record of the last append.
+    number: u64,
+    /// The epoch that it was made in.
+    appended_in: u64,
+    /// The last epoch that whoever acquires them is known to have heard of.
+    seen: u64,
+}
+
+/// Producers whose ids start so have their epochs from [`Command::Acquire`](crate::Command) only.
+pub const MINTED_PREFIX: &str = "hb:";
+
+/// A producer as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Standing {
+    /// Its epoch.
+    pub epoch: u64,
+    /// The next sequence.
+    pub next_seq: u64,
+    /// The last epoch that whoever acquires them is known to have heard of.
+    pub seen: u64,
 }
 
 /// What comes of an append.
@@ -88,6 +113,7 @@ impl Stream {
             head: NO_HEAD,
             closed: None,
             producers: HashMap::new(),
+            client: None,
             writer_seq: None,
             forks: 0,
             deleted: false,
@@ -105,17 +131,39 @@ impl Stream {
         self.head = head;
         if let Some(tag) = &record.producer {
             let digest = record.payload().map_or(0, |payload| xxh3_64(&payload.bytes));
-            let seq = match record.kind {
-                Kind::Fence => None,
-                _ => Some(tag.seq),
+            let known = self.producers.get_mut(&tag.id);
+            let seen = known.as_ref().map_or(0, |known| known.seen);
+            let producer = match (record.kind == Kind::Fence, &known) {
+                // Who takes over goes on where the one before was.
+                (true, Some(known)) => {
+                    Producer { epoch: tag.epoch, seen: seen.max(tag.seq), ..**known }
+                }
+                (true, None) => Producer {
+                    epoch: tag.epoch,
+                    seq: None,
+                    digest: 0,
+                    number: 0,
+                    appended_in: 0,
+                    seen: tag.seq,
+                },
+                (false, _) => Producer {
+                    epoch: tag.epoch,
+                    seq: Some(tag.seq),
+                    digest,
+                    number,
+                    appended_in: tag.epoch,
+                    seen,
+                },
             };
-            let producer = Producer { epoch: tag.epoch, seq, digest };
-            match self.producers.get_mut(&tag.id) {
+            match known {
                 Some(known) => *known = producer,
                 None => {
                     self.producers.insert(tag.id.clone(), producer);
                 }
             }
+        }
+        if record.producer.as_ref().is_some_and(|tag| tag.id == CLIENT) {
+            self.client = self.standing(CLIENT);
         }
         if let Some(seq) = &record.writer_seq {
             self.writer_seq = Some(seq.clone());
@@ -130,7 +178,11 @@ impl Stream {
         &self,
         record: &Record,
         content_type: Option<&str>,
+        key: Option<&RecordKey>,
     ) -> Result<Verdict, Refusal> {
+        if self.genesis.key_commitment.is_some() != key.is_some() {
+            return Err(Refusal::Key);
+        }
         if let Some(closed) = &self.closed {
             let same = record.producer.is_some() && closed.by == record.producer;
             let only_closes = record.kind == Kind::End && record.producer.is_none();
@@ -145,7 +197,8 @@ impl Stream {
             return Err(Refusal::ContentType);
         }
         if let Some(tag) = &record.producer
-            && let Verdict::Duplicate { differs } = self.check_producer(tag, record.payload())?
+            && let Verdict::Duplicate { differs } =
+                self.check_producer(tag, record.payload(), key)?
         {
             return Ok(Verdict::Duplicate { differs });
         }
@@ -161,8 +214,13 @@ impl Stream {
         &self,
         tag: &ProducerTag,
         payload: Option<&Payload>,
+        key: Option<&RecordKey>,
     ) -> Result<Verdict, Refusal> {
+        let is_minted = tag.id.starts_with(MINTED_PREFIX);
         let Some(known) = self.producers.get(&tag.id) else {
+            if is_minted {
+                return Err(Refusal::NotAcquired);
+            }
             if self.producers.len() >= MAX_PRODUCERS {
                 return Err(Refusal::TooManyProducers);
             }
@@ -176,6 +234,7 @@ impl Stream {
         }
         if tag.epoch > known.epoch {
             return match tag.seq {
+                _ if is_minted => Err(Refusal::NotAcquired),
                 0 => Ok(Verdict::Accept),
                 _ => Err(Refusal::EpochStart),
             };
@@ -184,13 +243,29 @@ impl Stream {
         match tag.seq {
             seq if seq < expected => {
                 let is_last = seq + 1 == expected;
-                let differs = is_last
-                    && payload.is_some_and(|payload| xxh3_64(&payload.bytes) != known.digest);
+                let digest = |payload: &Payload| match key {
+                    None => xxh3_64(&payload.bytes),
+                    // The same bytes in the same place are encrypted in the same way.
+                    Some(key) => {
+                        let first = ProducerTag { epoch: known.appended_in, ..tag.clone() };
+                        xxh3_64(&key.seal(known.number, Some(&first), &payload.bytes))
+                    }
+                };
+                let differs = is_last && payload.is_some_and(|p| digest(p) != known.digest);
                 Ok(Verdict::Duplicate { differs })
             }
             seq if seq == expected => Ok(Verdict::Accept),
             received => Err(Refusal::Gap { expected, received }),
         }
+    }
+
+    /// How a producer stands.
+    pub(crate) fn standing(&self, id: &str) -> Option<Standing> {
+        self.producers.get(id).map(|producer| Standing {
+            epoch: producer.epoch,
+            next_seq: producer.seq.map_or(0, |seq| seq + 1),
+            seen: producer.seen,
+        })
     }
 
     /// The epoch and the last sequence of a producer.
@@ -234,6 +309,9 @@ impl Stream {
             out.u64(producer.epoch);
             out.optional_u64(producer.seq);
             out.u64(producer.digest);
+            out.u64(producer.number);
+            out.u64(producer.appended_in);
+            out.u64(producer.seen);
         }
         out.finish()
     }
@@ -274,11 +352,14 @@ impl Stream {
                 epoch: reader.u64()?,
                 seq: reader.optional_u64()?,
                 digest: reader.u64()?,
+                number: reader.u64()?,
+                appended_in: reader.u64()?,
+                seen: reader.u64()?,
             };
             producers.insert(id, producer);
         }
         let meta = Meta::new(id, &genesis, created, touched, vec![Segment::own(id, start)]);
-        reader.is_done().then(|| Self {
+        let mut stream = Self {
             id,
             genesis,
             meta: Arc::new(meta),
@@ -288,12 +369,15 @@ impl Stream {
             head,
             closed,
             producers,
+            client: None,
             writer_seq,
             forks: 0,
             deleted,
             noted: number,
             noted_touch: touched,
-        })
+        };
+        stream.client = stream.standing(CLIENT);
+        reader.is_done().then_some(stream)
     }
 
     /// Whether a creation asks for what is there.
@@ -325,7 +409,7 @@ impl Stream {
     }
 }
 
-const NOTE_VERSION: u8 = 1;
+const NOTE_VERSION: u8 = 2;
 
 /// Whether two content types are of the same media type, whatever their parameters.
 pub(crate) fn same_type(one: &str, other: &str) -> bool {

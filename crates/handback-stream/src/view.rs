@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::chain::Head;
+use crate::hub::Refusal;
+use crate::key::{RecordKey, StreamKey};
 use crate::name::StreamId;
 use crate::record::{Genesis, Life};
+use crate::state::Standing;
 
 /// A stream as of its last commit.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub struct View {
     pub closed: bool,
     /// Whether it is kept for its forks only.
     pub deleted: bool,
+    /// How the producer stands that speaks for the client of a duplex.
+    pub client: Option<Standing>,
 }
 
 /// What does not change about a stream, but for when it was last used.
@@ -50,6 +55,24 @@ pub struct Segment {
     pub after: u64,
     /// Up to this one, or to the end.
     pub upto: Option<u64>,
+}
+
+/// What decrypts what a stream shows. Only [`Meta::unlock`] makes it.
+#[derive(Debug)]
+pub struct RecordKeys(Vec<RecordKey>);
+
+impl RecordKeys {
+    /// The key of the records of one log.
+    #[must_use]
+    pub fn of(&self, log: StreamId) -> Option<&RecordKey> {
+        self.0.iter().find(|key| key.stream() == log)
+    }
+
+    /// The key under which is appended: that of the last segment.
+    #[must_use]
+    pub fn into_own(mut self) -> Option<RecordKey> {
+        self.0.pop()
+    }
 }
 
 impl Segment {
@@ -123,6 +146,23 @@ impl Meta {
     #[must_use]
     pub const fn key_commitment(&self) -> Option<&[u8; 32]> {
         self.key_commitment.as_ref()
+    }
+
+    /// What decrypts the records of its own, and of what it was forked from: nothing, if it is not
+    /// encrypted.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Key`] if this is not its key, or it has none, or needs one.
+    pub fn unlock(&self, key: Option<&StreamKey>) -> Result<RecordKeys, Refusal> {
+        match (&self.key_commitment, key) {
+            (None, None) => Ok(RecordKeys(Vec::new())),
+            (Some(commitment), Some(key)) if key.is_committed(self.id, commitment) => {
+                let keys = self.segments.iter().map(|segment| key.records(segment.id));
+                Ok(RecordKeys(keys.collect()))
+            }
+            _ => Err(Refusal::Key),
+        }
     }
 
     /// When it was created, in milliseconds since 1970.

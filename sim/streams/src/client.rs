@@ -78,20 +78,16 @@ impl Client {
 
     /// Another one takes over with what was kept: the epoch is new, and what is there already is
     /// not sent again.
-    pub(crate) fn taken_over(&self, epoch: u64, there: impl Fn(u64) -> bool) -> Self {
+    pub(crate) fn taken_over(&self, epoch: u64, next_seq: u64) -> Self {
         let mut next = self.clone();
         next.instance += 1;
         next.epoch = epoch;
         next.fenced = false;
-        next.next_seq = 0;
-        next.outbox = VecDeque::new();
-        for (_, op) in &self.outbox {
-            if there(*op) {
-                next.acked_below = next.acked_below.max(op + 1);
-            } else {
-                next.outbox.push_back((next.next_seq, *op));
-                next.next_seq += 1;
-            }
+        while let Some((seq, op)) = next.outbox.front().copied()
+            && seq < next_seq
+        {
+            next.outbox.pop_front();
+            next.acked_below = next.acked_below.max(op + 1);
         }
         next
     }

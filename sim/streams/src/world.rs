@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use handback_store::faulty::{FaultPlan, FaultyDisk};
 use handback_stream::{
-    Append, Command, Create, Life, Payload, ProducerTag, Reply, SigningKey, StreamName,
+    Acquire, Append, Command, Create, Life, Payload, ProducerTag, Reply, SigningKey, StreamName,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -309,27 +309,23 @@ impl World {
         faults.into_iter().for_each(|fault| self.fault(fault));
     }
 
-    /// Another process takes a producer over: it fences the old one off, then looks what is there.
+    /// Another process takes a producer over: it fences the old one off, and hears what is there.
     fn take_over(&mut self, id: usize) {
         let stream = self.clients[id].stream;
         let Some(server) = self.server.as_mut().filter(|server| server.is_up()) else { return };
         if !server.views.contains_key(&name(stream).id()) {
             return;
         }
-        let acquire = Command::Acquire { stream: name(stream).id(), producer: format!("p{id}") };
+        let acquire = Command::Acquire(Acquire {
+            stream: name(stream).id(),
+            expected: None,
+            producer: format!("p{id}"),
+            heard_of: None,
+        });
         let Round::Replies(replies) = server.round(vec![acquire], self.now, None) else { return };
-        let Some(Reply::Acquired { epoch, .. }) = replies.first() else { return };
-        let view = &server.views[&name(stream).id()];
-        let Some(records) = server.read(view.meta.id(), 0, view.number) else { return };
-        let there: Vec<String> = records
-            .iter()
-            .filter_map(|(_, stored)| {
-                let record = handback_stream::Record::decode(&stored.record)?;
-                Some(String::from_utf8_lossy(&record.payload()?.bytes).into_owned())
-            })
-            .collect();
+        let Some(Reply::Acquired { epoch, next_seq, .. }) = replies.first() else { return };
         let old = self.clients[id].clone();
-        let next = old.taken_over(*epoch, |op| there.contains(&old.text(op)));
+        let next = old.taken_over(*epoch, *next_seq);
         (self.tick, id, next.epoch).hash(&mut self.trace);
         self.clients[id] = next;
         // It does not know yet, and goes on with what it has.
@@ -376,7 +372,7 @@ fn create(stream: usize) -> Command {
         closed: false,
         payload: None,
         fork: None,
-        key_commitment: None,
+        key: None,
         incarnation: 7,
     }))
 }

@@ -9,6 +9,15 @@ pub use frame::{
     ServerFrame, Token, Welcome,
 };
 
+/// The producer that speaks for the client.
+pub const CLIENT: &str = "hb:client";
+
+/// The producer that speaks for the handler.
+pub const HANDLER: &str = "hb:handler";
+
+/// The writer sequence of an end that is an abort.
+pub const ABORT: &str = "abort";
+
 /// Bytes of a chunk, and of an event: what flow control lets through at once.
 pub const CHUNK_BYTES_MAX: usize = 256 << 10;
 

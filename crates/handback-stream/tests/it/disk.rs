@@ -131,7 +131,7 @@ impl Server {
             closed: false,
             payload: None,
             fork: None,
-            key_commitment: None,
+            key: None,
             incarnation: self.created,
         }
     }

@@ -1,6 +1,6 @@
 //! Producers: each line of the protocol's table, before and after a restart.
 
-use handback_stream::{Append, Command, Refusal, Reply};
+use handback_stream::{Acquire, Append, Command, Refusal, Reply};
 
 use crate::disk::{Server, append, by, name};
 
@@ -63,15 +63,71 @@ fn a_retry_in_the_same_commit_is_a_duplicate_and_other_bytes_are_noticed() {
 fn a_fence_ends_earlier_epochs_also_after_a_restart() {
     let mut server = Server::new();
     server.create("s");
-    let acquire = || Command::Acquire { stream: name("s").id(), producer: "p".to_owned() };
-    assert!(matches!(server.run(acquire()), Reply::Acquired { epoch: 1, number: 1 }));
+    let acquire = || acquire("p", None);
+    assert_eq!(server.run(acquire()), Reply::Acquired { epoch: 1, next_seq: 0, number: 1 });
     assert_eq!(send(&mut server, 0, 0, "x"), Err(Refusal::StaleEpoch { current: 1 }));
     assert_eq!(send(&mut server, 1, 0, "a"), Ok((2, false)));
-    assert!(matches!(server.run(acquire()), Reply::Acquired { epoch: 2, number: 3 }));
+    assert_eq!(server.run(acquire()), Reply::Acquired { epoch: 2, next_seq: 1, number: 3 });
     server.restart();
     assert_eq!(send(&mut server, 1, 1, "b"), Err(Refusal::StaleEpoch { current: 2 }));
-    assert_eq!(send(&mut server, 2, 1, "b"), Err(Refusal::Gap { expected: 0, received: 1 }));
-    assert_eq!(send(&mut server, 2, 0, "b"), Ok((4, false)));
+    // The sequence goes on: what was there before the fence is known to be there.
+    assert_eq!(send(&mut server, 2, 2, "b"), Err(Refusal::Gap { expected: 1, received: 2 }));
+    assert_eq!(send(&mut server, 2, 0, "a"), Ok((3, true)));
+    assert_eq!(send(&mut server, 2, 1, "b"), Ok((4, false)));
+}
+
+#[test]
+fn a_producer_of_ours_has_the_epochs_that_it_was_given() {
+    let mut server = Server::new();
+    server.create("s");
+    let send = |server: &mut Server, epoch, seq| {
+        let append = Append::new(name("s").id(), Some(crate::disk::text("x")), false, 0);
+        server.run(Command::Append(append.producer(by("hb:p", epoch, seq))))
+    };
+    assert_eq!(send(&mut server, 0, 0), Reply::Refused(Refusal::NotAcquired));
+    assert_eq!(
+        server.run(acquire("hb:p", None)),
+        Reply::Acquired { epoch: 1, next_seq: 0, number: 1 }
+    );
+    assert_eq!(send(&mut server, 2, 0), Reply::Refused(Refusal::NotAcquired));
+    assert!(matches!(send(&mut server, 1, 0), Reply::Appended(_)));
+}
+
+#[test]
+fn what_was_superseded_acquires_nothing() {
+    let mut server = Server::new();
+    server.create("s");
+    let acquired = |server: &mut Server, heard_of| match server.run(acquire("hb:p", heard_of)) {
+        Reply::Acquired { epoch, .. } => Ok(epoch),
+        Reply::Refused(refusal) => Err(refusal),
+        other => panic!("{other:?}"),
+    };
+    let over = Err(Refusal::Superseded);
+    assert_eq!(acquired(&mut server, Some(1)), over, "nothing was handed out yet");
+    assert_eq!(acquired(&mut server, Some(0)), Ok(1));
+    // What was handed out may have been lost on the way: the one before is still good.
+    assert_eq!(acquired(&mut server, Some(0)), Ok(2));
+    assert_eq!(acquired(&mut server, Some(3)), over, "this one was never handed out");
+    assert_eq!(acquired(&mut server, Some(2)), Ok(3));
+    assert_eq!(acquired(&mut server, Some(1)), over);
+    assert_eq!(acquired(&mut server, Some(0)), over);
+    assert_eq!(acquired(&mut server, Some(2)), Ok(4));
+    let stream = server.id("s");
+    let seen = |epoch| Command::Seen { stream, producer: "hb:p".to_owned(), epoch };
+    assert_eq!(server.run(seen(4)), Reply::Nothing);
+    assert_eq!(server.run(seen(9)), Reply::Nothing, "this one was never handed out");
+    server.restart();
+    assert_eq!(acquired(&mut server, Some(3)), over);
+    assert_eq!(acquired(&mut server, Some(4)), Ok(5));
+}
+
+fn acquire(producer: &str, heard_of: Option<u64>) -> Command {
+    Command::Acquire(Acquire {
+        stream: name("s").id(),
+        expected: None,
+        producer: producer.to_owned(),
+        heard_of,
+    })
 }
 
 #[test]

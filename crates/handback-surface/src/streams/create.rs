@@ -50,7 +50,7 @@ impl StreamRoutes {
             closed,
             payload,
             fork,
-            key_commitment: None,
+            key: None,
             incarnation,
         };
         let reply = self.command(Command::Create(Box::new(create)), size).await?;

@@ -649,7 +649,7 @@ mod tests {
             closed: false,
             payload: None,
             fork: None,
-            key_commitment: None,
+            key: None,
             incarnation: rand::random(),
         }
     }
