@@ -79,6 +79,14 @@ pub struct Payload {
     pub bytes: Bytes,
 }
 
+impl Payload {
+    /// The same with these bytes, which are not encrypted.
+    #[must_use]
+    pub const fn of(&self, bytes: Bytes) -> Self {
+        Self { messages: self.messages, encrypted: false, bytes }
+    }
+}
+
 /// Which producer appended, and as what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "the protocol has these three")]

@@ -57,8 +57,8 @@ pub struct Segment {
     pub upto: Option<u64>,
 }
 
-/// What decrypts what a stream shows. Only [`Meta::unlock`] makes it.
-#[derive(Debug)]
+/// What decrypts what a stream shows: made by [`Meta::unlock`]; an empty one decrypts nothing.
+#[derive(Debug, Default)]
 pub struct RecordKeys(Vec<RecordKey>);
 
 impl RecordKeys {

@@ -52,6 +52,8 @@ pub(super) fn refused(refusal: &Refusal) -> Response<ReplyBody> {
         Refusal::Closed { .. } => (StatusCode::CONFLICT, "CLOSED"),
         Refusal::ContentType => (StatusCode::CONFLICT, "CONTENT_TYPE"),
         Refusal::StaleEpoch { .. } => (StatusCode::FORBIDDEN, "STALE_EPOCH"),
+        Refusal::NotAcquired | Refusal::Superseded => (StatusCode::FORBIDDEN, "TICKET"),
+        Refusal::Key => (StatusCode::FORBIDDEN, "KEY"),
         Refusal::EpochStart => (StatusCode::BAD_REQUEST, "EPOCH_START"),
         Refusal::Gap { .. } => (StatusCode::CONFLICT, "SEQUENCE_GAP"),
         Refusal::WriterSeq => (StatusCode::CONFLICT, "SEQUENCE"),

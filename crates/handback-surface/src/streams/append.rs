@@ -31,34 +31,35 @@ impl StreamRoutes {
         }
         let writer_seq = params::writer_seq(headers)?;
         let content_type = params::content_type(headers)?;
+        let stream_key = params::stream_key(headers)?;
         let body = body(incoming).await?;
         if body.is_empty() && !closes {
             return Err(Bad("the body is empty").into());
         }
         let size = body.len();
         let now = self.streams.now();
-        let mut seen = None;
-        let payload = if body.is_empty() {
-            None
-        } else {
-            if content_type.is_none() {
-                return Err(Bad("an append needs a content type").into());
+        if !body.is_empty() && content_type.is_none() {
+            return Err(Bad("an append needs a content type").into());
+        }
+        let view = self.view(name).await?;
+        let keys = view.meta.unlock(stream_key.as_ref());
+        let keys = keys.map_err(|refusal| Box::new(answer::refused(&refusal)))?;
+        let payload = match body.is_empty() {
+            true => None,
+            false => {
+                // A stream that is closed says so first, whatever the body is.
+                let is_json = view.meta.is_json() && !view.closed;
+                Some(Payload::parse(body, is_json).map_err(|error| Bad(error.sentence()))?)
             }
-            let view = self.view(name).await?;
-            // What the body is depends on the stream: it goes to this one, or to none.
-            seen = Some(view.meta.id());
-            // A stream that is closed says so first, whatever the body is.
-            let is_json = view.meta.is_json() && !view.closed;
-            Some(Payload::parse(body, is_json).map_err(|error| Bad(error.sentence()))?)
         };
+        // What the body is depends on the stream: it goes to this one, or to none.
         let mut append = Append::new(name, payload, closes, now)
+            .to(view.meta.id())
+            .key(keys.into_own())
             .producer(producer.clone())
             .writer_seq(writer_seq);
         if let Some(content_type) = content_type {
             append = append.content_type(content_type);
-        }
-        if let Some(seen) = seen {
-            append = append.to(seen);
         }
         let reply = self.command(Command::Append(append.encoded()), size).await?;
         let Reply::Appended(appended) = reply else {

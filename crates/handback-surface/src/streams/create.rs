@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use handback_stream::{
     Command, ContentError, Create, DEFAULT_CONTENT_TYPE, Fork, Found, Payload, Record, Refusal,
-    Reply, StreamName,
+    Reply, StreamKey, StreamName,
 };
 use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, LOCATION};
@@ -25,10 +25,11 @@ impl StreamRoutes {
         let closed = params::closed(headers)?;
         let content_type = params::content_type(headers)?.map(str::to_owned);
         let fork = params::fork(headers)?;
+        let key = params::stream_key(headers)?;
         let body = body(incoming).await?;
         let size = body.len();
         let fork = match fork {
-            Some(fork) => Some(self.fork(name.owner(), fork)?),
+            Some(fork) => Some(self.fork(name.owner(), fork, key.as_ref())?),
             None => None,
         };
         let effective = content_type.clone().or_else(|| self.source_type(fork.as_ref()));
@@ -43,16 +44,7 @@ impl StreamRoutes {
             Err(error) => return Err(Bad(error.sentence()).into()),
         };
         let incarnation = rand::random();
-        let create = Create {
-            name,
-            content_type,
-            life,
-            closed,
-            payload,
-            fork,
-            key: None,
-            incarnation,
-        };
+        let create = Create { name, content_type, life, closed, payload, fork, key, incarnation };
         let reply = self.command(Command::Create(Box::new(create)), size).await?;
         let Reply::Created { is_new, number, closed, content_type } = reply else {
             return Ok(answer::status(StatusCode::OK));
@@ -82,17 +74,23 @@ impl StreamRoutes {
     }
 
     /// Looks up what is to be forked.
-    fn fork(&self, owner: &str, asked: ForkParams) -> Result<Fork, Bad> {
+    fn fork(&self, owner: &str, asked: ForkParams, key: Option<&StreamKey>) -> Result<Fork, Bad> {
         let name = stream_name(owner, &asked.source)?;
-        let found = self.found(&name, &asked);
+        let found = self.found(&name, &asked, key);
         Ok(Fork { source: name.id(), number: asked.number, part: asked.part, found })
     }
 
-    fn found(&self, name: &StreamName, asked: &ForkParams) -> Result<Found, Refusal> {
+    fn found(
+        &self,
+        name: &StreamName,
+        asked: &ForkParams,
+        key: Option<&StreamKey>,
+    ) -> Result<Found, Refusal> {
         let view = self.streams.view(name.id()).ok_or(Refusal::NoSource)?;
         if view.deleted {
             return Err(Refusal::SourceGone);
         }
+        let keys = view.meta.unlock(key)?;
         let number = asked.number.unwrap_or(view.number);
         if number > view.number {
             return Err(Refusal::ForkBeyond);
@@ -111,7 +109,9 @@ impl StreamRoutes {
             count => {
                 let next = record(number + 1).map_err(|_| Refusal::PartBeyond)?;
                 let next = Record::decode(&next.record).ok_or(Refusal::NoSource)?;
-                let part = next.payload().and_then(|payload| payload.part(count));
+                let key = keys.of(view.meta.segment_after(number).id);
+                let whole = next.payload().zip(next.data(key, number + 1));
+                let part = whole.and_then(|(payload, data)| payload.of(data).part(count));
                 Some(part.ok_or(Refusal::PartBeyond)?)
             }
         };

@@ -1,9 +1,11 @@
 //! Reads that wait: long polls and event streams.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use handback_stream::{NameId, Offset, View};
+use handback_stream::{NameId, Offset, RecordKeys, View};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 use tokio::sync::{mpsc, watch};
@@ -24,7 +26,7 @@ const EVENT_BYTES: usize = 128 << 10;
 impl StreamRoutes {
     pub(super) async fn long_poll(
         &self,
-        name: NameId,
+        keys: &RecordKeys,
         view: View,
         after: u64,
         query: &Query,
@@ -32,8 +34,9 @@ impl StreamRoutes {
     ) -> Answered {
         let deadline = Instant::now() + self.settings.long_poll;
         let (mut view, mut after) = (view, after);
+        let name = view.meta.id().name();
         loop {
-            let page = self.page(&view, after).await?;
+            let page = self.page(&view, keys, after).await?;
             if !page.is_empty() {
                 let cursor = self.cursor(query);
                 return Ok(page_response(&view, &page, asked, query, cursor));
@@ -99,8 +102,14 @@ impl StreamRoutes {
         }
     }
 
-    pub(super) fn events(&self, name: NameId, view: View, after: u64, query: &Query) -> Answered {
-        let watch = self.streams.watch(name);
+    pub(super) fn events(
+        &self,
+        keys: Arc<RecordKeys>,
+        view: View,
+        after: u64,
+        query: &Query,
+    ) -> Answered {
+        let watch = self.streams.watch(view.meta.id().name());
         let gone = || Box::new(answer::refused(&handback_stream::Refusal::NotFound));
         let watch = watch.ok_or_else(gone)?;
         let is_text = view.meta.is_text();
@@ -109,6 +118,7 @@ impl StreamRoutes {
             routes: self.clone(),
             watch,
             view,
+            keys,
             after,
             cursor: query.cursor.clone(),
             sender,
@@ -139,6 +149,7 @@ struct Events {
     routes: StreamRoutes,
     watch: watch::Receiver<Option<View>>,
     view: View,
+    keys: Arc<RecordKeys>,
     after: u64,
     cursor: Option<String>,
     sender: mpsc::Sender<Bytes>,
@@ -150,7 +161,7 @@ impl Events {
         let ends = Instant::now() + self.routes.settings.sse_life;
         let mut is_first = true;
         loop {
-            let page = self.routes.page_of(&self.view, self.after, EVENT_BYTES).await;
+            let page = self.routes.page_of(&self.view, &self.keys, self.after, EVENT_BYTES).await;
             let Ok(page) = page else { return };
             self.after = page.upto;
             let is_end = self.after >= self.view.number;

@@ -2,7 +2,7 @@
 
 use handback_stream::{
     Life, MAX_CONTENT_TYPE_BYTES, MAX_COUNT, MAX_PRODUCER_ID_BYTES, MAX_WRITER_SEQ_BYTES, Offset,
-    ProducerTag,
+    ProducerTag, StreamKey,
 };
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
@@ -22,6 +22,7 @@ pub(super) const PRODUCER_EPOCH: HeaderName = HeaderName::from_static("producer-
 pub(super) const PRODUCER_SEQ: HeaderName = HeaderName::from_static("producer-seq");
 pub(super) const PRODUCER_EXPECTED: HeaderName = HeaderName::from_static("producer-expected-seq");
 pub(super) const PRODUCER_RECEIVED: HeaderName = HeaderName::from_static("producer-received-seq");
+pub(super) const STREAM_KEY: HeaderName = HeaderName::from_static("x-idempotent-encryption-key");
 pub(super) const SSE_ENCODING: HeaderName = HeaderName::from_static("stream-sse-data-encoding");
 
 /// A request that is not what the protocol says; for the caller.
@@ -43,6 +44,12 @@ fn integer(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let is_short = text == "0" || !text.starts_with('0');
     if is_plain && is_short { text.parse().ok() } else { None }
+}
+
+/// The stream's own key, if one was sent.
+pub(crate) fn stream_key(headers: &HeaderMap) -> Result<Option<StreamKey>, Bad> {
+    let key = text(headers, &STREAM_KEY)?.map(StreamKey::parse).transpose();
+    key.map_err(|_| Bad("x-idempotent-encryption-key is 32 bytes in base64url without padding"))
 }
 
 pub(super) fn closed(headers: &HeaderMap) -> Result<bool, Bad> {

@@ -1,8 +1,10 @@
 //! `GET` and `HEAD`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use handback_store::ReadLimit;
-use handback_stream::{Life, NameId, Record, Stored, View};
+use handback_stream::{Life, NameId, Record, RecordKeys, Refusal, Stored, View};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use hyper::{Request, Response, StatusCode};
 
@@ -43,7 +45,14 @@ impl StreamRoutes {
 
     pub(super) async fn read<B>(&self, name: NameId, request: &Request<B>) -> Answered {
         let query = Query::parse(request.uri().query().unwrap_or_default())?;
+        let key = super::params::stream_key(request.headers())?;
         let view = self.view(name).await?;
+        // Records are shown as they are stored: who has no key may prove them.
+        let needs_no_key = query.records && key.is_none();
+        let keys = match needs_no_key {
+            true => Arc::default(),
+            false => Arc::new(view.meta.unlock(key.as_ref()).map_err(refused)?),
+        };
         view.meta.touch(self.streams.now());
         let after = match query.from {
             From::Start => 0,
@@ -59,11 +68,11 @@ impl StreamRoutes {
             }
             Live::No if query.from == From::Now => Ok(self.now(&view)),
             Live::No => {
-                let page = self.page(&view, after).await?;
+                let page = self.page(&view, &keys, after).await?;
                 Ok(page_response(&view, &page, request.headers(), &query, None))
             }
-            Live::LongPoll => self.long_poll(name, view, after, &query, request.headers()).await,
-            Live::Sse => self.events(name, view, after, &query),
+            Live::LongPoll => self.long_poll(&keys, view, after, &query, request.headers()).await,
+            Live::Sse => self.events(keys, view, after, &query),
         }
     }
 
@@ -86,15 +95,17 @@ impl StreamRoutes {
     pub(super) async fn page(
         &self,
         view: &View,
+        keys: &RecordKeys,
         after: u64,
     ) -> Result<Page, Box<Response<ReplyBody>>> {
-        self.page_of(view, after, self.settings.page_bytes).await
+        self.page_of(view, keys, after, self.settings.page_bytes).await
     }
 
     /// The same, with so many bytes at most, or one record.
     pub(super) async fn page_of(
         &self,
         view: &View,
+        keys: &RecordKeys,
         after: u64,
         bytes: usize,
     ) -> Result<Page, Box<Response<ReplyBody>>> {
@@ -105,8 +116,12 @@ impl StreamRoutes {
             let why = handback_store::StoreError::Damaged(format!("{}", view.meta.id()));
             Box::new(answer::unread(&why))
         };
-        Page::new(after, records).map_err(unread)
+        Page::new(view, keys, after, records).map_err(unread)
     }
+}
+
+fn refused(refusal: Refusal) -> Box<Response<ReplyBody>> {
+    Box::new(answer::refused(&refusal))
 }
 
 /// What was read of a stream.
@@ -119,12 +134,21 @@ pub(super) struct Page {
 }
 
 impl Page {
-    fn new(after: u64, records: Vec<(u64, Stored)>) -> Result<Self, ()> {
+    fn new(
+        view: &View,
+        keys: &RecordKeys,
+        after: u64,
+        records: Vec<(u64, Stored)>,
+    ) -> Result<Self, ()> {
         let upto = records.last().map_or(after, |(number, _)| *number);
         let mut payloads = Vec::with_capacity(records.len());
-        for (_, stored) in records {
+        for (number, stored) in records {
             let record = Record::decode(&stored.record).ok_or(())?;
-            payloads.extend(record.payload().map(|payload| payload.bytes.clone()));
+            if record.payload().is_none() {
+                continue;
+            }
+            let key = keys.of(view.meta.segment_after(number - 1).id);
+            payloads.push(record.data(key, number).ok_or(())?);
         }
         Ok(Self { upto, payloads })
     }
@@ -190,8 +214,12 @@ pub(super) fn page_response(
     if let Some(cursor) = cursor {
         headers.insert(super::params::CURSOR, cursor);
     }
-    let caching = HeaderValue::from_static("private, max-age=60, stale-while-revalidate=300");
-    headers.insert(CACHE_CONTROL, caching);
+    // What was decrypted for one who has the key is for no one else.
+    let caching = match view.meta.key_commitment() {
+        None => "private, max-age=60, stale-while-revalidate=300",
+        Some(_) => "no-store",
+    };
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
     if query.from != From::Now {
         insert_etag(headers, &tag);
     }

@@ -1,6 +1,7 @@
 //! `handback serve` as a real process, over real sockets.
 
 mod bounds;
+mod encrypted;
 mod killed;
 mod proofs;
 mod server;
