@@ -8,6 +8,7 @@
 mod chain;
 mod content;
 pub mod duplex;
+mod hex;
 mod hub;
 mod key;
 mod name;
@@ -22,6 +23,7 @@ mod wire;
 
 pub use chain::{Entry, Head, Path};
 pub use content::{ContentError, MAX_JSON_DEPTH};
+pub use hex::BadHex;
 pub use hub::{
     Acquire, Append, Appended, Command, Create, DEFAULT_CONTENT_TYPE, Done, Fork, Found, Hub,
     RecoverError, Recovery, Refusal, Reply, Ticket, Views, Write,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::name::StreamId;
 use crate::sign::KeyId;
 use crate::verify::CommitProof;
 
@@ -147,6 +148,10 @@ pub struct Welcome {
     pub credit_bytes: u32,
     /// When to try again, if nothing is taken.
     pub retry_after_ms: Option<u64>,
+    /// The stream of the client's chunks.
+    pub in_stream: Option<StreamId>,
+    /// The stream of the server's events, which proofs are about.
+    pub out_stream: Option<StreamId>,
 }
 
 /// Whether writes are taken.

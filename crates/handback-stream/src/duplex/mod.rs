@@ -2,8 +2,12 @@
 //!
 //! `docs/spec/duplex.md` says what is on the wire, and what the records of the two streams mean.
 
+mod codec;
 mod frame;
+mod json;
+mod protobuf;
 
+pub use codec::FrameError;
 pub use frame::{
     ClientFrame, Code, Event, EventBody, FRAME_BYTES_MAX, Format, Hello, KeyText, Mode, Proof,
     ServerFrame, Token, Welcome,
