@@ -2,8 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use handback_identity::VerifiedPrincipal;
 use handback_stream::PublicKey;
 use handback_surface::body::ReplyBody;
+use handback_surface::duplex::{self, DuplexRoutes};
 use handback_surface::guard::{Guard, Turned};
 use handback_surface::streams::{Mode, PREFIX, StreamRoutes};
 use hyper::body::Incoming;
@@ -20,6 +22,7 @@ use serde_json::{Value, json};
 pub(crate) struct Router {
     pub(crate) guard: Guard,
     pub(crate) streams: StreamRoutes,
+    pub(crate) duplex: DuplexRoutes,
     pub(crate) keys: Vec<PublicKey>,
     /// Whose streams callers without an identity have.
     pub(crate) owner: String,
@@ -75,6 +78,9 @@ impl Router {
         let path = request.uri().path();
         if path.starts_with(PREFIX) {
             return self.streams.handle(request, &self.owner).await;
+        }
+        if path == duplex::PATH {
+            return self.duplex.handle(request, VerifiedPrincipal::unauthenticated());
         }
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         match path {

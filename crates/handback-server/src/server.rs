@@ -9,10 +9,12 @@ use handback_store::{
     EmbeddedOptions, EmbeddedStore, Encrypted, Kv, Log, MemoryStore, OpenError, StoreError,
 };
 use handback_stream::{PublicKey, RecoverError};
+use handback_surface::duplex::{DuplexRoutes, DuplexSettings};
 use handback_surface::guard::Guard;
 use handback_surface::streams::{
     Mode, Settings, StreamRoutes, Streams, SubscriptionSettings, Targets,
 };
+use handback_token::{Sealer, SealerConfig, SealerError};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -54,6 +56,9 @@ pub enum StartError {
     /// The store.
     #[error("cannot open the store")]
     Store(#[source] OpenError),
+    /// What tokens are sealed with.
+    #[error("cannot seal tokens")]
+    Sealer(#[from] SealerError),
     /// What is stored.
     #[error("cannot use what is stored")]
     Streams(#[from] RecoverError<StoreError>),
@@ -92,10 +97,13 @@ impl Server {
             targets: Targets::Loopback,
             base: format!("http://{address}"),
         };
+        let sealer = Sealer::new(&config.ring, SealerConfig::default())?;
+        let duplex = DuplexRoutes::new(Arc::clone(&streams), sealer, DuplexSettings::default());
         let routes = StreamRoutes::new(Arc::clone(&streams), settings);
         let router = Router {
             guard,
             streams: routes.with_subscriptions(subscriptions).map_err(RecoverError::Read)?,
+            duplex,
             keys: if config.signing { vec![key] } else { Vec::new() },
             owner: handback_identity::binding::UNAUTHENTICATED_SENTINEL.to_owned(),
         };
@@ -117,13 +125,19 @@ impl Server {
     /// Answers until `stop` says so, then ends what is under way.
     pub async fn run(self, stop: watch::Receiver<bool>) {
         let sweeper = tokio::spawn(sweep(self.kv));
-        connections::serve(self.listener, self.router, stop).await;
+        connections::serve(self.listener, Arc::clone(&self.router), stop).await;
+        if tokio::time::timeout(DUPLEX_DRAIN_TIME, self.router.duplex.drained()).await.is_err() {
+            tracing::warn!("duplex connections were cut that did not end in time");
+        }
         sweeper.abort();
         let streams = self.streams;
         let stopped = tokio::task::spawn_blocking(move || streams.stop());
         let _ = stopped.await;
     }
 }
+
+/// How long duplex connections may take to end, once they were told to.
+const DUPLEX_DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// How often the store is cleared of what is over.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);

@@ -48,8 +48,8 @@ pub enum Command {
     Append(Append),
     /// To delete a stream.
     Delete(NameId),
-    /// To append several records to one stream, in one commit. The reply is that of the last one,
-    /// or of the first one that is refused: what comes after it is not looked at.
+    /// To append several records in one commit, one after the other. What comes after one that is
+    /// refused is not looked at.
     AppendAll(Vec<Append>),
     /// To end the earlier epochs of a producer, and begin another.
     Acquire(Acquire),
@@ -218,6 +218,8 @@ pub enum Reply {
     },
     /// The append is there.
     Appended(Appended),
+    /// What became of several appends, up to the first one that was refused.
+    All(Vec<Result<Appended, Refusal>>),
     /// The stream is gone.
     Deleted,
     /// The producer has this epoch from now on.
@@ -228,6 +230,8 @@ pub enum Reply {
         next_seq: u64,
         /// The record that says so.
         number: u64,
+        /// The last writer sequence of the stream.
+        writer_seq: Option<String>,
     },
     /// Nothing was to be done.
     Nothing,
@@ -495,9 +499,9 @@ impl Hub {
     pub fn submit(&mut self, ticket: Ticket, command: Command, now: u64) {
         let reply = match command {
             Command::Create(create) => self.create(*create, now),
-            Command::Append(append) => self.append(append, now),
+            Command::Append(append) => self.append(append, now).map(Reply::Appended),
             Command::Delete(name) => self.delete(name, now),
-            Command::AppendAll(appends) => self.append_all(appends, now),
+            Command::AppendAll(appends) => Ok(self.append_all(appends, now)),
             Command::Acquire(acquire) => self.acquire(acquire, now),
             Command::Seen { stream, producer, epoch } => self.seen(stream, producer, epoch, now),
             Command::Expire(name) => {
@@ -689,7 +693,7 @@ impl Hub {
         }
     }
 
-    fn append(&mut self, append: Append, now: u64) -> Result<Reply, Refusal> {
+    fn append(&mut self, append: Append, now: u64) -> Result<Appended, Refusal> {
         let Append { stream: name, expected, content_type, mut record, mut encoded, key } = append;
         let commit = self.commit + 1;
         let stream = self.open(name, now)?;
@@ -716,21 +720,26 @@ impl Hub {
         }
         let stream = self.streams.get(&name).ok_or(Refusal::NotFound)?;
         let producer = tag.and_then(|id| stream.producer(&id));
-        Ok(Reply::Appended(Appended {
+        Ok(Appended {
             number: stream.tail,
             closed: stream.closed.is_some(),
             producer: producer.map(|(epoch, seq)| (epoch, seq.unwrap_or_default())),
             is_duplicate,
             differs,
-        }))
+        })
     }
 
-    fn append_all(&mut self, appends: Vec<Append>, now: u64) -> Result<Reply, Refusal> {
-        let mut reply = Reply::Nothing;
+    fn append_all(&mut self, appends: Vec<Append>, now: u64) -> Reply {
+        let mut all = Vec::with_capacity(appends.len());
         for append in appends {
-            reply = self.append(append, now)?;
+            let appended = self.append(append, now);
+            let is_refused = appended.is_err();
+            all.push(appended);
+            if is_refused {
+                break;
+            }
         }
-        Ok(reply)
+        Reply::All(all)
     }
 
     fn acquire(&mut self, acquire: Acquire, now: u64) -> Result<Reply, Refusal> {
@@ -752,8 +761,9 @@ impl Hub {
         if known.is_none() && stream.producer_count() >= crate::state::MAX_PRODUCERS {
             return Err(Refusal::TooManyProducers);
         }
+        let writer_seq = stream.writer_seq().map(str::to_owned);
         let number = self.fence(name, id, epoch, heard_of.unwrap_or(seen), now)?;
-        Ok(Reply::Acquired { epoch, next_seq, number })
+        Ok(Reply::Acquired { epoch, next_seq, number, writer_seq })
     }
 
     fn seen(

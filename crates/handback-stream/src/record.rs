@@ -68,7 +68,7 @@ pub(crate) enum Kind {
 }
 
 /// What was appended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Payload {
     /// How many JSON messages it is, joined by commas; none for other streams.
@@ -146,6 +146,12 @@ impl Record {
             Kind::Data(payload) => Some(payload),
             _ => None,
         }
+    }
+
+    /// Whether it is an end without data.
+    #[must_use]
+    pub const fn is_end(&self) -> bool {
+        matches!(self.kind, Kind::End)
     }
 
     /// Whether the stream ends with it.

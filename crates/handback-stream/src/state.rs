@@ -162,15 +162,23 @@ impl Stream {
                 }
             }
         }
-        if record.producer.as_ref().is_some_and(|tag| tag.id == CLIENT) {
-            self.client = self.standing(CLIENT);
-        }
         if let Some(seq) = &record.writer_seq {
             self.writer_seq = Some(seq.clone());
         }
         if record.closes || record.kind == Kind::End {
             self.closed = Some(Closed { by: record.producer.clone() });
         }
+        if record.producer.as_ref().is_some_and(|tag| tag.id == CLIENT) {
+            self.client = self.client_standing();
+        }
+    }
+
+    /// How the client of a duplex stands: its end is no chunk, and not counted.
+    fn client_standing(&self) -> Option<Standing> {
+        let by = self.closed.as_ref().and_then(|closed| closed.by.as_ref());
+        let end = by.filter(|tag| tag.id == CLIENT).map(|tag| tag.seq);
+        let standing = self.standing(CLIENT)?;
+        Some(Standing { next_seq: end.unwrap_or(standing.next_seq), ..standing })
     }
 
     /// Whether a record may be appended.
@@ -271,6 +279,11 @@ impl Stream {
     /// The epoch and the last sequence of a producer.
     pub(crate) fn producer(&self, id: &str) -> Option<(u64, Option<u64>)> {
         self.producers.get(id).map(|producer| (producer.epoch, producer.seq))
+    }
+
+    /// The last writer sequence.
+    pub(crate) fn writer_seq(&self) -> Option<&str> {
+        self.writer_seq.as_deref()
     }
 
     /// How many producers it remembers.
@@ -376,7 +389,7 @@ impl Stream {
             noted: number,
             noted_touch: touched,
         };
-        stream.client = stream.standing(CLIENT);
+        stream.client = stream.client_standing();
         reader.is_done().then_some(stream)
     }
 

@@ -34,6 +34,7 @@ pub struct View {
 #[derive(Debug)]
 pub struct Meta {
     id: StreamId,
+    owner: String,
     path: String,
     content_type: String,
     life: Life,
@@ -94,6 +95,7 @@ impl Meta {
         let is_text = kind.is_some_and(|kind| kind.eq_ignore_ascii_case("text/"));
         Self {
             id,
+            owner: genesis.owner.clone(),
             path: genesis.path.clone(),
             content_type: genesis.content_type.clone(),
             life: genesis.life,
@@ -110,6 +112,12 @@ impl Meta {
     #[must_use]
     pub const fn id(&self) -> StreamId {
         self.id
+    }
+
+    /// In whose namespace it is.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.owner
     }
 
     /// Its path.

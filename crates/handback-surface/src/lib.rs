@@ -4,5 +4,6 @@
 //! identities and configuration are the business of the server.
 
 pub mod body;
+pub mod duplex;
 pub mod guard;
 pub mod streams;

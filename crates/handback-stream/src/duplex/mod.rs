@@ -4,7 +4,9 @@
 
 mod codec;
 mod frame;
+mod handler;
 mod json;
+mod names;
 mod protobuf;
 
 pub use codec::FrameError;
@@ -12,6 +14,8 @@ pub use frame::{
     ClientFrame, Code, Event, EventBody, FRAME_BYTES_MAX, Format, Hello, KeyText, Mode, Proof,
     ServerFrame, Token, Welcome,
 };
+pub use handler::{Chunk, DuplexHandler, Echo, Mark};
+pub use names::{DuplexName, FIRST_SEGMENT};
 
 /// The producer that speaks for the client.
 pub const CLIENT: &str = "hb:client";

@@ -64,10 +64,16 @@ fn a_fence_ends_earlier_epochs_also_after_a_restart() {
     let mut server = Server::new();
     server.create("s");
     let acquire = || acquire("p", None);
-    assert_eq!(server.run(acquire()), Reply::Acquired { epoch: 1, next_seq: 0, number: 1 });
+    assert_eq!(
+        server.run(acquire()),
+        Reply::Acquired { epoch: 1, next_seq: 0, number: 1, writer_seq: None }
+    );
     assert_eq!(send(&mut server, 0, 0, "x"), Err(Refusal::StaleEpoch { current: 1 }));
     assert_eq!(send(&mut server, 1, 0, "a"), Ok((2, false)));
-    assert_eq!(server.run(acquire()), Reply::Acquired { epoch: 2, next_seq: 1, number: 3 });
+    assert_eq!(
+        server.run(acquire()),
+        Reply::Acquired { epoch: 2, next_seq: 1, number: 3, writer_seq: None }
+    );
     server.restart();
     assert_eq!(send(&mut server, 1, 1, "b"), Err(Refusal::StaleEpoch { current: 2 }));
     // The sequence goes on: what was there before the fence is known to be there.
@@ -87,7 +93,7 @@ fn a_producer_of_ours_has_the_epochs_that_it_was_given() {
     assert_eq!(send(&mut server, 0, 0), Reply::Refused(Refusal::NotAcquired));
     assert_eq!(
         server.run(acquire("hb:p", None)),
-        Reply::Acquired { epoch: 1, next_seq: 0, number: 1 }
+        Reply::Acquired { epoch: 1, next_seq: 0, number: 1, writer_seq: None }
     );
     assert_eq!(send(&mut server, 2, 0), Reply::Refused(Refusal::NotAcquired));
     assert!(matches!(send(&mut server, 1, 0), Reply::Appended(_)));

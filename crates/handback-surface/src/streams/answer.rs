@@ -15,14 +15,14 @@ use crate::body::ReplyBody;
 const RETRY_AFTER_S: u64 = 1;
 
 /// A response with a status and no body.
-pub(super) fn status(status: StatusCode) -> Response<ReplyBody> {
+pub(crate) fn status(status: StatusCode) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::empty());
     *response.status_mut() = status;
     response
 }
 
 /// An error: a code for programs, a sentence for people.
-pub(super) fn error(status: StatusCode, code: &str, message: &str) -> Response<ReplyBody> {
+pub(crate) fn error(status: StatusCode, code: &str, message: &str) -> Response<ReplyBody> {
     let body = serde_json::json!({"error": {"code": code, "message": message}});
     let mut response = Response::new(ReplyBody::from(body.to_string()));
     *response.status_mut() = status;

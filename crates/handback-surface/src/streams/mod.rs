@@ -4,7 +4,7 @@
 //! `HEAD` tells, `DELETE` deletes. What the server adds is additive: a client that knows the
 //! protocol only notices nothing of it.
 
-mod answer;
+pub(crate) mod answer;
 mod append;
 mod create;
 mod cursor;

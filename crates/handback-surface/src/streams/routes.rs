@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use handback_store::{Kv, StoreError};
-use handback_stream::{Command, MAX_PAYLOAD_BYTES, NameId, SigningKey, StreamName, View};
+use handback_stream::{Command, MAX_PAYLOAD_BYTES, NameId, SigningKey, StreamName, View, duplex};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{ALLOW, HeaderValue};
@@ -130,6 +130,9 @@ impl StreamRoutes {
             Ok(name) => name,
             Err(bad) => return bad.into(),
         };
+        if let Some(refused) = reserved(&name, request.method()) {
+            return refused;
+        }
         let answered = match *request.method() {
             Method::POST => self.append(name.id(), request).await,
             Method::GET => self.read(name.id(), &request).await,
@@ -211,6 +214,20 @@ where
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(_) => Err(Box::new(Bad("the body ended too early").into())),
     }
+}
+
+/// What is answered to who would change a stream of a duplex, which is driven by its connection. The
+/// other end of a relay appends its events.
+fn reserved(name: &StreamName, method: &Method) -> Option<Response<ReplyBody>> {
+    let rest = name.path().strip_prefix(duplex::FIRST_SEGMENT)?;
+    let changes = matches!(*method, Method::PUT | Method::POST | Method::DELETE);
+    let is_relayed =
+        *method == Method::POST && rest.starts_with("/relay/") && rest.ends_with("/out");
+    if !changes || is_relayed || !(rest.is_empty() || rest.starts_with('/')) {
+        return None;
+    }
+    let text = "the streams of a duplex are changed by its connection";
+    Some(answer::error(StatusCode::FORBIDDEN, "RESERVED", text))
 }
 
 /// The name of the stream at the path of a request.
