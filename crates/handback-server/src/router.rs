@@ -24,8 +24,6 @@ pub(crate) struct Router {
     pub(crate) streams: StreamRoutes,
     pub(crate) duplex: DuplexRoutes,
     pub(crate) keys: Vec<PublicKey>,
-    /// Whose streams callers without an identity have.
-    pub(crate) owner: String,
 }
 
 const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
@@ -33,11 +31,13 @@ const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 const REQUEST_HEADERS: &str = "content-type, authorization, if-none-match, idempotency-key, \
      x-idempotency-key, x-idempotency-event-id, x-idempotent-encryption-key, stream-seq, \
      stream-ttl, stream-expires-at, stream-closed, stream-forked-from, stream-fork-offset, \
-     stream-fork-sub-offset, producer-id, producer-epoch, producer-seq";
+     stream-fork-sub-offset, producer-id, producer-epoch, producer-seq, producer-acquire, \
+     producer-ticket";
 
 const RESPONSE_HEADERS: &str = "etag, location, retry-after, stream-next-offset, stream-cursor, \
      stream-up-to-date, stream-closed, stream-ttl, stream-expires-at, stream-sse-data-encoding, \
-     producer-epoch, producer-seq, producer-expected-seq, producer-received-seq";
+     producer-epoch, producer-seq, producer-expected-seq, producer-received-seq, \
+     producer-ticket";
 
 /// Bytes of the headers of a request: many times what ours have together.
 const HEADER_BYTES_MAX: usize = 16 << 10;
@@ -76,11 +76,13 @@ impl Router {
 
     async fn route(&self, request: Request<Incoming>) -> Response<ReplyBody> {
         let path = request.uri().path();
+        // Without identities, all callers are the same.
+        let principal = VerifiedPrincipal::unauthenticated();
         if path.starts_with(PREFIX) {
-            return self.streams.handle(request, &self.owner).await;
+            return self.streams.handle(request, &principal).await;
         }
         if path == duplex::PATH {
-            return self.duplex.handle(request, VerifiedPrincipal::unauthenticated());
+            return self.duplex.handle(request, principal);
         }
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         match path {

@@ -97,15 +97,15 @@ impl Server {
             targets: Targets::Loopback,
             base: format!("http://{address}"),
         };
-        let sealer = Sealer::new(&config.ring, SealerConfig::default())?;
-        let duplex = DuplexRoutes::new(Arc::clone(&streams), sealer, DuplexSettings::default());
-        let routes = StreamRoutes::new(Arc::clone(&streams), settings);
+        let sealer = Arc::new(Sealer::new(&config.ring, SealerConfig::default())?);
+        let settings_duplex = DuplexSettings::default();
+        let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
+        let routes = StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(sealer);
         let router = Router {
             guard,
             streams: routes.with_subscriptions(subscriptions).map_err(RecoverError::Read)?,
             duplex,
             keys: if config.signing { vec![key] } else { Vec::new() },
-            owner: handback_identity::binding::UNAUTHENTICATED_SENTINEL.to_owned(),
         };
         Ok(Self { listener, address, router: Arc::new(router), streams, kv, key })
     }

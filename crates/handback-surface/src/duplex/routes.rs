@@ -73,7 +73,7 @@ pub struct DuplexRoutes {
 /// What all connections need.
 pub(super) struct Shared {
     pub(super) streams: Arc<Streams>,
-    pub(super) sealer: Sealer,
+    pub(super) sealer: Arc<Sealer>,
     pub(super) settings: DuplexSettings,
     pub(super) replays: Replays,
     pub(super) runners: Runners,
@@ -99,7 +99,7 @@ impl DuplexRoutes {
     /// The route, with the handlers `echo` and `relay`. Inside a runtime only: what was left
     /// unconsumed by the process before is consumed now.
     #[must_use]
-    pub fn new(streams: Arc<Streams>, sealer: Sealer, settings: DuplexSettings) -> Self {
+    pub fn new(streams: Arc<Streams>, sealer: Arc<Sealer>, settings: DuplexSettings) -> Self {
         let echo: HandlerFactory = Arc::new(|| Box::new(Echo::default()));
         let handlers = [("echo".to_owned(), Some(echo)), ("relay".to_owned(), None)];
         let shared = Arc::new(Shared {

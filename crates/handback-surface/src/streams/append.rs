@@ -1,6 +1,7 @@
 //! `POST`: append, close, or both.
 
 use bytes::Bytes;
+use handback_identity::VerifiedPrincipal;
 use handback_stream::{Append, Appended, Command, NameId, Payload, Reply};
 use hyper::body::Body;
 use hyper::header::HeaderValue;
@@ -9,13 +10,16 @@ use hyper::{Request, Response, StatusCode};
 use super::answer;
 use super::params::{self, Bad, CLOSED, NEXT_OFFSET, PRODUCER_EPOCH, PRODUCER_SEQ};
 use super::routes::{Answered, StreamRoutes, body};
+use super::ticket::PRODUCER_ACQUIRE;
 use crate::body::ReplyBody;
 
-/// Producers whose ids start so have their epochs from the server.
-const MINTED: &str = "hb:";
-
 impl StreamRoutes {
-    pub(super) async fn append<B>(&self, name: NameId, request: Request<B>) -> Answered
+    pub(super) async fn append<B>(
+        &self,
+        name: NameId,
+        principal: &VerifiedPrincipal,
+        request: Request<B>,
+    ) -> Answered
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -23,12 +27,13 @@ impl StreamRoutes {
         let (parts, incoming) = request.into_parts();
         let headers = &parts.headers;
         let closes = params::closed(headers)?;
-        let producer = params::producer(headers)?;
-        if producer.as_ref().is_some_and(|tag| tag.id.starts_with(MINTED)) {
-            let text = "the epoch of this producer is given by the server";
-            let response = answer::error(StatusCode::FORBIDDEN, "TICKET", text);
-            return Err(Box::new(response));
+        if headers.contains_key(PRODUCER_ACQUIRE) {
+            let view = self.view(name).await?;
+            let key = params::stream_key(headers)?;
+            view.meta.unlock(key.as_ref()).map_err(|why| Box::new(answer::refused(&why)))?;
+            return self.acquire(principal, &view, headers).await;
         }
+        let producer = params::producer(headers)?;
         let writer_seq = params::writer_seq(headers)?;
         let content_type = params::content_type(headers)?;
         let stream_key = params::stream_key(headers)?;
@@ -44,6 +49,7 @@ impl StreamRoutes {
         let view = self.view(name).await?;
         let keys = view.meta.unlock(stream_key.as_ref());
         let keys = keys.map_err(|refusal| Box::new(answer::refused(&refusal)))?;
+        let ticket = self.ticket(principal, &view, producer.as_ref(), headers)?;
         let payload = match body.is_empty() {
             true => None,
             false => {
@@ -69,7 +75,9 @@ impl StreamRoutes {
             let producer = producer.as_ref().map(|tag| tag.id.as_str());
             tracing::warn!(stream = ?name, producer, "a sequence came again with other bytes");
         }
-        Ok(appended_response(&appended, size > 0))
+        let mut response = appended_response(&appended, size > 0);
+        self.renew(principal, &view, producer.as_ref(), ticket, &mut response);
+        Ok(response)
     }
 }
 

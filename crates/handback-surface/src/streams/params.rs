@@ -1,8 +1,8 @@
 //! Headers and query parameters of the protocol.
 
 use handback_stream::{
-    Life, MAX_CONTENT_TYPE_BYTES, MAX_COUNT, MAX_PRODUCER_ID_BYTES, MAX_WRITER_SEQ_BYTES, Offset,
-    ProducerTag, StreamKey,
+    Life, MAX_CONTENT_TYPE_BYTES, MAX_COUNT, MAX_PRODUCER_ID_BYTES, MAX_WRITER_SEQ_BYTES,
+    MINTED_PREFIX, Offset, ProducerTag, StreamKey,
 };
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
@@ -30,7 +30,7 @@ pub(super) const SSE_ENCODING: HeaderName = HeaderName::from_static("stream-sse-
 pub(super) struct Bad(pub(super) &'static str);
 
 /// The text of a header that is there at most once.
-fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Bad> {
+pub(super) fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Bad> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -92,6 +92,18 @@ pub(super) fn writer_seq(headers: &HeaderMap) -> Result<Option<String>, Bad> {
         Some(seq) if seq.len() > MAX_WRITER_SEQ_BYTES => Err(Bad("Stream-Seq is too long")),
         seq => Ok(seq.map(str::to_owned)),
     }
+}
+
+/// The id of a producer whose epoch the server gives, which comes alone.
+pub(super) fn minted_producer(headers: &HeaderMap) -> Result<&str, Bad> {
+    let id = text(headers, &PRODUCER_ID)?.ok_or(Bad("Producer-Id is missing"))?;
+    if headers.contains_key(PRODUCER_EPOCH) || headers.contains_key(PRODUCER_SEQ) {
+        return Err(Bad("what is acquired has no epoch and no sequence yet"));
+    }
+    if !id.starts_with(MINTED_PREFIX) || id.len() > MAX_PRODUCER_ID_BYTES {
+        return Err(Bad("epochs are given to producers whose ids start with hb:"));
+    }
+    Ok(id)
 }
 
 pub(super) fn producer(headers: &HeaderMap) -> Result<Option<ProducerTag>, Bad> {

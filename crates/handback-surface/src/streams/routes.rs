@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use handback_identity::VerifiedPrincipal;
 use handback_store::{Kv, StoreError};
 use handback_stream::{Command, MAX_PAYLOAD_BYTES, NameId, SigningKey, StreamName, View, duplex};
+use handback_token::Sealer;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{ALLOW, HeaderValue};
@@ -15,6 +17,7 @@ use super::answer;
 use super::driver::Streams;
 use super::params::{Bad, decoded};
 use super::subscriptions::{CONTROL, Subscriptions, Targets};
+use super::ticket::Tickets;
 use crate::body::ReplyBody;
 
 /// What operators choose about streams.
@@ -54,6 +57,7 @@ pub struct StreamRoutes {
     pub(super) streams: Arc<Streams>,
     pub(super) settings: Settings,
     subscriptions: Option<Arc<Subscriptions>>,
+    pub(super) tickets: Option<Tickets>,
 }
 
 /// What subscriptions need.
@@ -83,7 +87,7 @@ impl StreamRoutes {
     /// Routes to these streams.
     #[must_use]
     pub const fn new(streams: Arc<Streams>, settings: Settings) -> Self {
-        Self { streams, settings, subscriptions: None }
+        Self { streams, settings, subscriptions: None, tickets: None }
     }
 
     /// With subscriptions. Inside a runtime only.
@@ -101,6 +105,13 @@ impl StreamRoutes {
         Ok(self)
     }
 
+    /// With producers whose epochs the server gives.
+    #[must_use]
+    pub fn with_tickets(mut self, sealer: Arc<Sealer>) -> Self {
+        self.tickets = Some(Tickets::new(sealer));
+        self
+    }
+
     /// Ends the waiting of readers: the server is going down.
     pub fn close_readers(&self) {
         self.streams.close_readers();
@@ -112,12 +123,17 @@ impl StreamRoutes {
         self.streams.mode()
     }
 
-    /// Answers a request whose path starts with [`PREFIX`], by a caller with this namespace.
-    pub async fn handle<B>(&self, request: Request<B>, owner: &str) -> Response<ReplyBody>
+    /// Answers a request whose path starts with [`PREFIX`], by a caller.
+    pub async fn handle<B>(
+        &self,
+        request: Request<B>,
+        principal: &VerifiedPrincipal,
+    ) -> Response<ReplyBody>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let owner = &principal.binding();
         let path = request.uri().path().to_owned();
         if let Some(control) = path.strip_prefix(PREFIX).and_then(|path| path.strip_prefix(CONTROL))
         {
@@ -134,7 +150,7 @@ impl StreamRoutes {
             return refused;
         }
         let answered = match *request.method() {
-            Method::POST => self.append(name.id(), request).await,
+            Method::POST => self.append(name.id(), principal, request).await,
             Method::GET => self.read(name.id(), &request).await,
             Method::HEAD => self.head(name.id()).await,
             Method::PUT => self.create(name, request).await,

@@ -5,3 +5,4 @@ mod encrypted;
 mod killed;
 mod proofs;
 mod server;
+mod tickets;
