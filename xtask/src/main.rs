@@ -51,6 +51,7 @@ Commands:
   soak                           Feature combinations, many property cases, two minutes per fuzz target
   soak streams [--seeds N]       Streams under crashes, disk faults and a bad network (10000 seeds);
                                  --seed N replays one
+  soak kills                     200 servers killed right after they answered
   help                           This text
 
 Phases of `test`, in order:
@@ -98,7 +99,8 @@ fn dispatch(args: &[&str]) -> Result<bool> {
         }
         ["soak"] => soak::run(&shell),
         ["soak", "streams", rest @ ..] => soak::streams(&shell, rest),
-        ["soak", ..] => bail!("`soak` takes no arguments, or `streams` with `--seeds N`"),
+        ["soak", "kills"] => soak::kills(&shell),
+        ["soak", ..] => bail!("`soak` takes no arguments, `kills`, or `streams` with `--seeds N`"),
         [unknown, ..] => bail!("there is no command `{unknown}`"),
         [] => unreachable!("no argument is handled above"),
     }

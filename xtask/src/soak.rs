@@ -50,6 +50,20 @@ pub(crate) fn streams(shell: &Shell, options: &[&str]) -> Result<bool> {
     Ok(status.success())
 }
 
+/// How often `cargo xtask soak kills` kills a server right after it answered.
+const KILLS: &str = "200";
+
+/// `cargo xtask soak kills`: the tests that kill real processes, with more kills.
+pub(crate) fn kills(shell: &Shell) -> Result<bool> {
+    let mut tally = Tally::default();
+    let mut test = shell.cargo(&["test", "--package", "handback-cli", "--test", "it", "killed"]);
+    test.env("HANDBACK_TEST_KILLS", KILLS);
+    tally.cargo_test("kills", shell.run(&mut test));
+    tally.print_problems();
+    println!();
+    Ok(tally.conclude())
+}
+
 /// No feature, each one alone, all of them.
 fn features(shell: &Shell, tally: &mut Tally) -> Result<()> {
     let manifest = fs::read_to_string(shell.config.root.join(FEATURED_MANIFEST))

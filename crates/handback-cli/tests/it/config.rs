@@ -15,3 +15,9 @@ pub(crate) fn postgres() -> Option<String> {
         }
     }
 }
+
+/// How often a server is killed: more in a soak.
+#[expect(clippy::disallowed_methods, reason = "this is config.rs")]
+pub(crate) fn kills() -> u64 {
+    std::env::var("HANDBACK_TEST_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(40)
+}
