@@ -99,7 +99,9 @@ pub trait Log: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`StoreError`]. After [`StoreError::Broken`] every call fails until [`Log::recover`].
+    /// [`StoreError`]. After [`StoreError::Broken`] every call fails until [`Log::recover`],
+    /// but for [`Log::read`] and [`Log::last`], which may go on: with what was acknowledged, and
+    /// perhaps what was not.
     fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
 
     /// The records of a log from a number on, in order. A log that does not exist has none.

@@ -36,7 +36,7 @@ impl Log for EmbeddedStore {
     }
 
     fn read(&self, log: LogId, from: u64, limit: ReadLimit) -> Result<Vec<Record>, StoreError> {
-        let tables = self.tables()?;
+        let tables = self.tables_to_read()?;
         let snapshot = tables.snapshot();
         let mut records = Vec::new();
         if is_removed(&tables, &snapshot, log)? {
@@ -56,7 +56,7 @@ impl Log for EmbeddedStore {
     }
 
     fn last(&self, log: LogId) -> Result<Option<Record>, StoreError> {
-        let tables = self.tables()?;
+        let tables = self.tables_to_read()?;
         let snapshot = tables.snapshot();
         if is_removed(&tables, &snapshot, log)? {
             return Ok(None);

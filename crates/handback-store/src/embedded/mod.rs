@@ -19,7 +19,8 @@
 //!
 //! **Trouble.** When a write or a sync fails, nobody knows what is on the disk: the store is
 //! [`Broken`](StoreError::Broken), and so is every answer until [`Log::recover`](crate::Log::recover) has
-//! closed the database, written its journals anew, checked them and opened it again. A disk that
+//! closed the database, written its journals anew, checked them and opened it again. Records are read
+//! all the same, until the disk takes a test file: only then is the database closed. A disk that
 //! is nearly full is noticed before that: see [`EmbeddedOptions::headroom_bytes`]. What only removes
 //! is let through even then.
 //!

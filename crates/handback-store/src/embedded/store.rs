@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -79,6 +80,17 @@ impl EmbeddedStore {
         }
     }
 
+    /// The database to read from, also while it is broken: what was acknowledged is there.
+    pub(super) fn tables_to_read(&self) -> Result<TablesGuard<'_>, StoreError> {
+        let guard = self.condition.read().unwrap_or_else(PoisonError::into_inner);
+        match &*guard {
+            Condition::Open(_) | Condition::Broken { tables: Some(_), .. } => {
+                Ok(TablesGuard(guard))
+            }
+            Condition::Broken { cause, tables: None } => Err(StoreError::Broken(cause.clone())),
+        }
+    }
+
     pub(super) fn log_turn(&self) -> MutexGuard<'_, ()> {
         self.log_turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,6 +125,8 @@ impl EmbeddedStore {
     pub(super) fn reopen(&self) -> Result<(), StoreError> {
         let mut condition = self.condition.write().unwrap_or_else(PoisonError::into_inner);
         if let Condition::Broken { tables, .. } = &mut *condition {
+            // As long as the disk takes nothing, what is open goes on being read.
+            probe(&self.path).map_err(OpenError::from)?;
             drop(tables.take());
             let path = database_path(&self.path);
             journal::rewrite(&path).map_err(OpenError::from)?;
@@ -138,10 +152,24 @@ impl std::ops::Deref for TablesGuard<'_> {
 
     fn deref(&self) -> &Tables {
         match &*self.0 {
-            Condition::Open(tables) => tables,
-            Condition::Broken { .. } => unreachable!("the guard is made of an open one"),
+            Condition::Open(tables) | Condition::Broken { tables: Some(tables), .. } => tables,
+            Condition::Broken { tables: None, .. } => unreachable!("the guard is made of tables"),
         }
     }
+}
+
+/// Bytes that are written to see whether a disk takes any.
+const PROBE_BYTES: usize = 64 << 10;
+
+/// Whether the disk takes and keeps what is written.
+fn probe(path: &Path) -> std::io::Result<()> {
+    let path = path.join("probe");
+    let written = File::create(&path).and_then(|mut file| {
+        file.write_all(&[0; PROBE_BYTES])?;
+        file.sync_all()
+    });
+    let removed = fs::remove_file(&path);
+    written.and(removed)
 }
 
 fn database_path(path: &Path) -> PathBuf {

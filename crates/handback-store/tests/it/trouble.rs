@@ -76,6 +76,14 @@ fn writes_until_it_fails() {
     assert!(matches!(store.note(story::log_id(0)), Err(StoreError::Broken(_))));
     assert!(matches!(store.get(b"k", 0), Err(StoreError::Broken(_))));
     assert!(matches!(store.commit(&story.tell()), Err(StoreError::Broken(_))));
+    // What was acknowledged is read, also after tries to recover that failed.
+    for _ in 0..3 {
+        let read: Vec<_> = (0..story::COUNTER).map(|log| store.last(story::log_id(log))).collect();
+        assert!(read.iter().all(Result::is_ok) && read.iter().flatten().any(Option::is_some));
+        let nothing = Rlimit { current: Some(1_000), ..unlimited };
+        setrlimit(Resource::Fsize, nothing).unwrap();
+        assert!(store.recover().is_err());
+    }
     setrlimit(Resource::Fsize, unlimited).unwrap();
     store.recover().unwrap();
     let kept = story::check(&store, SEED);
