@@ -13,6 +13,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+#[cfg(debug_assertions)]
+use handback_server::ServerConfig;
+
 /// The variable that names the data directory.
 const DATA_VARIABLE: &str = "HANDBACK_DATA";
 
@@ -37,6 +40,20 @@ fn data_directory_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Path
         .or_else(|| absolute("HOME").map(|home| home.join(Path::new(".local/share"))))
         .map(|shared| shared.join("handback"))
         .ok_or(ConfigError::NoDataDirectory)
+}
+
+/// The faults that a test asks for: `HANDBACK_TEST_KILL_AT` (`before-commit:N`, `after-commit:N`) and
+/// `HANDBACK_TEST_CLOCK_MS`. A release does not look.
+#[cfg(debug_assertions)]
+pub(crate) fn faults(mut config: ServerConfig) -> ServerConfig {
+    let text = |name| variable(name).and_then(|value| value.into_string().ok());
+    if let Some(point) = text("HANDBACK_TEST_KILL_AT").and_then(|text| text.parse().ok()) {
+        config = config.dangerous_kill_at(point);
+    }
+    if let Some(offset) = text("HANDBACK_TEST_CLOCK_MS").and_then(|text| text.parse().ok()) {
+        config = config.dangerous_clock_offset_ms(offset);
+    }
+    config
 }
 
 /// An environment that does not say what is needed.

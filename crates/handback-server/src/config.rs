@@ -33,6 +33,10 @@ pub struct ServerConfig {
     pub(crate) long_poll: Option<Duration>,
     pub(crate) origins: Vec<String>,
     pub(crate) hosts: Vec<String>,
+    #[cfg(debug_assertions)]
+    pub(crate) kill_at: Option<crate::KillPoint>,
+    #[cfg(debug_assertions)]
+    pub(crate) clock_offset_ms: i64,
 }
 
 impl ServerConfig {
@@ -47,6 +51,10 @@ impl ServerConfig {
             long_poll: None,
             origins: Vec::new(),
             hosts: Vec::new(),
+            #[cfg(debug_assertions)]
+            kill_at: None,
+            #[cfg(debug_assertions)]
+            clock_offset_ms: 0,
         }
     }
 
@@ -61,6 +69,10 @@ impl ServerConfig {
             long_poll: None,
             origins: Vec::new(),
             hosts: Vec::new(),
+            #[cfg(debug_assertions)]
+            kill_at: None,
+            #[cfg(debug_assertions)]
+            clock_offset_ms: 0,
         }
     }
 
@@ -91,6 +103,20 @@ impl ServerConfig {
     /// Is known by this name and port as well.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
+        self
+    }
+
+    /// Kills itself there.
+    #[cfg(debug_assertions)]
+    pub const fn dangerous_kill_at(mut self, point: crate::KillPoint) -> Self {
+        self.kill_at = Some(point);
+        self
+    }
+
+    /// Has a clock that is ahead by so much, or behind.
+    #[cfg(debug_assertions)]
+    pub const fn dangerous_clock_offset_ms(mut self, offset: i64) -> Self {
+        self.clock_offset_ms = offset;
         self
     }
 }

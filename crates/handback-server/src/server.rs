@@ -12,7 +12,7 @@ use handback_stream::{PublicKey, RecoverError};
 use handback_surface::duplex::{DuplexRoutes, DuplexSettings};
 use handback_surface::guard::Guard;
 use handback_surface::streams::{
-    Mode, Settings, StreamRoutes, Streams, SubscriptionSettings, Targets,
+    Clock, Mode, Settings, StreamRoutes, Streams, SubscriptionSettings, Targets,
 };
 use handback_token::{Sealer, SealerConfig, SealerError};
 use tokio::net::TcpListener;
@@ -81,7 +81,12 @@ impl Server {
             StoreChoice::Embedded(_) => Mode::Durable,
             StoreChoice::Memory => Mode::Memory,
         };
-        let streams = Streams::open(log, signing, Arc::new(clock::now_ms), mode)?;
+        #[cfg(debug_assertions)]
+        let log = match config.kill_at {
+            Some(point) => Arc::new(crate::faults::Killing::new(log, point)),
+            None => log,
+        };
+        let streams = Streams::open(log, signing, clock(&config), mode)?;
         let listen = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -157,6 +162,19 @@ async fn sweep(kv: Arc<dyn Kv>) {
         };
         tokio::time::sleep(wait).await;
     }
+}
+
+/// What tells the time.
+#[cfg(debug_assertions)]
+fn clock(config: &ServerConfig) -> Clock {
+    let offset = config.clock_offset_ms;
+    Arc::new(move || clock::now_ms().saturating_add_signed(offset))
+}
+
+/// What tells the time.
+#[cfg(not(debug_assertions))]
+fn clock(_config: &ServerConfig) -> Clock {
+    Arc::new(clock::now_ms)
 }
 
 type Opened = (Arc<dyn Log>, Arc<dyn Kv>, StoreKeys);

@@ -89,6 +89,10 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
     for host in &args.allow_host {
         config = config.host(host);
     }
+    #[cfg(debug_assertions)]
+    {
+        config = config::faults(config);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod encrypted;
+mod faults;
 mod killed;
 mod proofs;
 mod server;
