@@ -129,7 +129,7 @@ impl Server {
 
     /// Answers until `stop` says so, then ends what is under way.
     pub async fn run(self, stop: watch::Receiver<bool>) {
-        let sweeper = tokio::spawn(sweep(self.kv));
+        let sweeper = tokio::spawn(sweep(self.kv, Arc::clone(&self.streams)));
         connections::serve(self.listener, Arc::clone(&self.router), stop).await;
         if tokio::time::timeout(DUPLEX_DRAIN_TIME, self.router.duplex.drained()).await.is_err() {
             tracing::warn!("duplex connections were cut that did not end in time");
@@ -150,9 +150,18 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// Rows that are removed at a time: some milliseconds.
 const SWEEP_ROWS: usize = 2000;
 
+/// Steps of the sweep over commits at a time.
+const COMMIT_STEPS: usize = 20;
+
 /// Removes from the disk what was deleted, or has outlived its time.
-async fn sweep(kv: Arc<dyn Kv>) {
+async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>) {
     loop {
+        let swept_streams = Arc::clone(&streams);
+        // What fails now is tried again later; the writer notices a store that is broken.
+        let _ = tokio::task::spawn_blocking(move || {
+            (0..COMMIT_STEPS).try_for_each(|_| swept_streams.sweep_commits().map(drop))
+        })
+        .await;
         let this = Arc::clone(&kv);
         let swept = tokio::task::spawn_blocking(move || this.sweep(clock::now_ms(), SWEEP_ROWS));
         let wait = match swept.await {

@@ -44,13 +44,19 @@ pub struct Batch {
     /// Logs whose records are removed, with their notes: all records that were there before this
     /// batch. A log that is removed is not written to in the same batch.
     pub removed: Vec<LogId>,
+    /// Single records that are taken out of their logs, which then have gaps. The last record of a
+    /// log is not one of them, nor any of a log that is removed.
+    pub dropped: Vec<(LogId, u64)>,
 }
 
 impl Batch {
     /// Whether there is nothing to write.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.notes.is_empty() && self.removed.is_empty()
+        self.records.is_empty()
+            && self.notes.is_empty()
+            && self.removed.is_empty()
+            && self.dropped.is_empty()
     }
 
     /// About how many bytes it takes to write it.
@@ -58,7 +64,8 @@ impl Batch {
     pub fn cost_bytes(&self) -> usize {
         let records: usize = self.records.iter().map(|record| record.bytes.len()).sum();
         let notes: usize = self.notes.iter().map(|(_, note)| note.len()).sum();
-        let rows = self.records.len() + self.notes.len() + self.removed.len();
+        let gone = self.removed.len() + self.dropped.len();
+        let rows = self.records.len() + self.notes.len() + gone;
         records.saturating_add(notes).saturating_add(rows.saturating_mul(ROW_BYTES))
     }
 }

@@ -21,7 +21,8 @@ pub(crate) struct State {
 #[derive(Clone, Debug)]
 struct Numbered {
     first: u64,
-    records: Vec<Bytes>,
+    /// Those that were dropped are gone.
+    records: Vec<Option<Bytes>>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +53,13 @@ impl State {
         {
             return Err(misuse("a log is removed and written to at once"));
         }
+        let is_last = |(log, number): &(LogId, u64)| {
+            let next = self.logs.get(log).and_then(Numbered::next);
+            next.is_some_and(|next| number.saturating_add(1) >= next)
+        };
+        if batch.dropped.iter().any(is_last) {
+            return Err(misuse("the last record of a log is dropped"));
+        }
         Ok(())
     }
 
@@ -61,12 +69,19 @@ impl State {
             self.logs.remove(log);
             self.notes.remove(log);
         }
+        for (log, number) in &batch.dropped {
+            let Some(log) = self.logs.get_mut(log) else { continue };
+            let place = number.checked_sub(log.first).and_then(|place| usize::try_from(place).ok());
+            if let Some(record) = place.and_then(|place| log.records.get_mut(place)) {
+                *record = None;
+            }
+        }
         for record in &batch.records {
             let log = self
                 .logs
                 .entry(record.log)
                 .or_insert_with(|| Numbered { first: record.number, records: Vec::new() });
-            log.records.push(record.bytes.clone());
+            log.records.push(Some(record.bytes.clone()));
         }
         for (log, note) in &batch.notes {
             self.notes.insert(*log, note.clone());
@@ -89,7 +104,7 @@ impl State {
 
     pub(crate) fn last(&self, log: LogId) -> Option<Record> {
         let numbered = self.logs.get(&log)?;
-        let bytes = numbered.records.last()?.clone();
+        let bytes = numbered.records.last()?.clone()?;
         Some(Record { log, number: numbered.next()?.checked_sub(1)?, bytes })
     }
 
@@ -166,7 +181,8 @@ impl Numbered {
 
     fn from(&self, from: u64) -> impl Iterator<Item = (u64, &Bytes)> {
         let skipped = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX);
-        (self.first..).zip(&self.records).skip(skipped)
+        let records = (self.first..).zip(&self.records).skip(skipped);
+        records.filter_map(|(number, bytes)| Some((number, bytes.as_ref()?)))
     }
 }
 

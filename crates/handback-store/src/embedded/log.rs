@@ -22,9 +22,13 @@ impl Log for EmbeddedStore {
         }
         self.finish_removals(batch)?;
         let tables = self.tables()?;
-        let rows = batch.records.len() + batch.notes.len() + batch.removed.len();
+        let gone = batch.removed.len() + batch.dropped.len();
+        let rows = batch.records.len() + batch.notes.len() + gone;
         let mut write = tables.batch(rows);
         plan_removals(&tables, &batch.removed, &mut write)?;
+        for (log, number) in &batch.dropped {
+            write.remove(&tables.records, record_key(*log, *number));
+        }
         for record in &batch.records {
             let key = record_key(record.log, record.number);
             write.insert(&tables.records, key, record.bytes.as_ref());

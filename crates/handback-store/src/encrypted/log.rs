@@ -12,6 +12,7 @@ impl<S: Log> Log for Encrypted<S> {
             records: Vec::with_capacity(batch.records.len()),
             notes: Vec::with_capacity(batch.notes.len()),
             removed: batch.removed.clone(),
+            dropped: batch.dropped.clone(),
         };
         for record in &batch.records {
             let owner = record_owner(record.log, record.number);

@@ -160,6 +160,34 @@ where
     assert_eq!(found, append(log, 0, "new").records);
 }
 
+pub fn dropped_records_leave_gaps<E: Engine>()
+where
+    E::Store: Log,
+{
+    let mut engine = E::fresh();
+    let (log, other) = (log_id(1), log_id(2));
+    for number in 5..15 {
+        commit(engine.store(), &append(log, number, "some"));
+        commit(engine.store(), &append(other, number, "other"));
+    }
+    let dropped = vec![(log, 5), (log, 7), (log, 8), (log, 13)];
+    let batch = Batch { dropped: dropped.clone(), ..append(log, 15, "next") };
+    commit(engine.store(), &batch);
+    // What is not there is dropped all the same.
+    commit(engine.store(), &Batch { dropped, ..Batch::default() });
+    for _ in 0..2 {
+        let store = engine.store();
+        assert_eq!(numbers(&read(store, log, 0, ALL)), [6, 9, 10, 11, 12, 14, 15]);
+        assert_eq!(numbers(&read(store, log, 7, ReadLimit { records: 2, ..ALL })), [9, 10]);
+        assert_eq!(numbers(&read(store, log, 13, ALL)), [14, 15]);
+        assert_eq!(store.last(log).expect("a read succeeds").map(|last| last.number), Some(15));
+        assert_eq!(read(store, other, 0, ALL).len(), 10);
+        engine.reopen();
+    }
+    commit(engine.store(), &append(log, 16, "more"));
+    assert_eq!(numbers(&read(engine.store(), log, 14, ALL)), [14, 15, 16]);
+}
+
 pub fn long_logs_are_removed_at_once<E: Engine>()
 where
     E::Store: Log,

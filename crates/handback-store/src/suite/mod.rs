@@ -46,6 +46,7 @@ macro_rules! suite_of_log {
             a_log_may_start_anywhere,
             notes_are_replaced_and_listed_in_order,
             a_removed_log_is_gone_and_may_come_back,
+            dropped_records_leave_gaps,
             long_logs_are_removed_at_once,
             neighbours_are_not_touched,
             large_records_come_back,

@@ -84,6 +84,7 @@ fn moved(from: &MemoryStore, change: impl FnOnce(&mut Batch, &mut KvBatch)) -> M
         records: [1, 2].iter().flat_map(|&log| from.read(log_id(log), 0, ALL).unwrap()).collect(),
         notes: from.noted(None, 10).unwrap(),
         removed: Vec::new(),
+        ..Batch::default()
     };
     let values = from.scan(b"", None, 10, 0).unwrap().into_iter();
     let put = |(key, value)| (key, Change::Put { value, until: None });

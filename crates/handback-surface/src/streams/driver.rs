@@ -1,6 +1,6 @@
 //! Drives the hub: one thread that takes what waits, commits it, and answers.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -17,6 +17,7 @@ use handback_stream::{
 use tokio::sync::{oneshot, watch};
 
 use super::log;
+use super::sweep::Sweep;
 
 /// What tells the time, in milliseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -50,7 +51,8 @@ const TAIL_BYTES: usize = 256 << 10;
 
 /// All streams, to be used by many at once.
 pub struct Streams {
-    log: Arc<dyn Log>,
+    pub(super) log: Arc<dyn Log>,
+    pub(super) sweep: Sweep,
     shared: Arc<Shared>,
     commands: Mutex<Option<mpsc::Sender<Waiting>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -157,6 +159,7 @@ impl Streams {
             RecoverError::Read(StoreError::Unavailable(format!("no thread: {error}")))
         })?;
         Ok(Arc::new(Self {
+            sweep: Sweep::default(),
             log,
             shared,
             commands: Mutex::new(Some(sender)),
@@ -215,6 +218,15 @@ impl Streams {
         let channels = self.shared.channels.read().unwrap_or_else(PoisonError::into_inner);
         let views = channels.values().filter_map(|channel| channel.view.borrow().clone());
         views.filter(|view| !view.deleted).collect()
+    }
+
+    /// All streams, also those that are kept for their forks only.
+    pub(super) fn ids(&self) -> HashSet<StreamId> {
+        let channels = self.shared.channels.read().unwrap_or_else(PoisonError::into_inner);
+        let ids = channels
+            .values()
+            .filter_map(|channel| channel.view.borrow().as_ref().map(|view| view.meta.id()));
+        ids.collect()
     }
 
     /// Tells whenever a stream has changed.

@@ -23,6 +23,7 @@ pub fn batch(write: &Write) -> Batch {
             .collect(),
         notes: write.notes.iter().map(|(id, note)| (log(id), note.clone())).collect(),
         removed: write.removed.iter().map(log).collect(),
+        dropped: Vec::new(),
     }
 }
 

@@ -16,6 +16,7 @@ mod read;
 mod records;
 mod routes;
 mod subscriptions;
+mod sweep;
 mod ticket;
 
 pub use driver::{Clock, Mode, NotTaken, Streams};
