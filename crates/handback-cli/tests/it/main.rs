@@ -8,6 +8,7 @@
 
 mod config;
 mod context;
+mod duplex;
 mod help;
 mod keys;
 mod pipes;

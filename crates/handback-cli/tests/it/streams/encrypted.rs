@@ -26,7 +26,7 @@ fn is_refused(answer: &Answer) -> bool {
 }
 
 /// Where in a folder some bytes are.
-fn find(folder: &Path, wanted: &[u8]) -> Vec<String> {
+pub(crate) fn find(folder: &Path, wanted: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -35,6 +35,9 @@ fn find(folder: &Path, wanted: &[u8]) -> Vec<String> {
             continue;
         }
         let bytes = std::fs::read(&path).unwrap();
+        // Journals are made larger than what is in them.
+        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let bytes = &bytes[..end];
         if bytes.windows(wanted.len()).any(|window| window == wanted) {
             found.push(path.display().to_string());
         }

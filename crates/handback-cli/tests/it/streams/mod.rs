@@ -1,9 +1,9 @@
 //! `handback serve` as a real process, over real sockets.
 
 mod bounds;
-mod encrypted;
+pub(crate) mod encrypted;
 mod faults;
 mod killed;
-mod proofs;
-mod server;
+pub(crate) mod proofs;
+pub(crate) mod server;
 mod tickets;

@@ -14,7 +14,7 @@ fn unhex<const N: usize>(text: &str) -> [u8; N] {
     std::array::from_fn(byte)
 }
 
-fn keys(server: &Server) -> Vec<PublicKey> {
+pub(crate) fn keys(server: &Server) -> Vec<PublicKey> {
     let answer = server.ask("GET /v1/keys", &[], b"");
     let told: Value = serde_json::from_slice(&answer.body).unwrap();
     let key = |key: &Value| {

@@ -24,9 +24,16 @@ impl Server {
     }
 
     pub(crate) fn start_with(sandbox: &Sandbox, data: &Path, more: &[&str]) -> Self {
-        let data = data.to_str().unwrap();
-        let mut arguments =
-            vec!["serve", "--output", "json", "--listen", "127.0.0.1:0", "--data", data];
+        Self::launch(sandbox, &[&["--data", data.to_str().unwrap()], more].concat())
+    }
+
+    /// A server that forgets everything.
+    pub(crate) fn start_in_memory(sandbox: &Sandbox) -> Self {
+        Self::launch(sandbox, &["--memory"])
+    }
+
+    fn launch(sandbox: &Sandbox, more: &[&str]) -> Self {
+        let mut arguments = vec!["serve", "--output", "json", "--listen", "127.0.0.1:0"];
         arguments.extend(["--long-poll-ms", "300"]);
         arguments.extend(more);
         let mut command = sandbox.command(&arguments);

@@ -1,0 +1,11 @@
+//! Duplexes of a real server process, over real sockets.
+
+mod client;
+mod door;
+mod exchange;
+mod flow;
+mod keyed;
+mod killed;
+mod relay;
+mod resume;
+mod tokens;
