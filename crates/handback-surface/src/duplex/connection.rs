@@ -119,9 +119,13 @@ impl Connection {
             Err(refused) => return refuse(writer, format, &refused).await,
         };
         let watch = |view: &View| shared.streams.watch(view.meta.id().name());
-        let (Some(input), Some(output)) = (watch(&opened.input), watch(&opened.output)) else {
+        let (Some(mut input), Some(mut output)) = (watch(&opened.input), watch(&opened.output))
+        else {
             return refuse(writer, format, &gone()).await;
         };
+        // They may have changed since they were looked at, and may not change again.
+        input.mark_changed();
+        output.mark_changed();
         let connection = Self::new(shared, opened, format, (frames, writer), (input, output));
         connection.serve().await;
     }

@@ -193,3 +193,60 @@ fn only_what_was_sent_can_be_acknowledged() {
         assert_eq!((rest.errors, rest.close), (vec![Code::Invalid], Some(4400)), "{bad}");
     }
 }
+
+#[test]
+fn of_many_at_once_one_is_left_and_the_others_are_told() {
+    let sandbox = Sandbox::new();
+    let server = Arc::new(server(&sandbox));
+    for round in 0..20 {
+        let key = format!("k{round}");
+        let barrier = Arc::new(Barrier::new(4));
+        let open = || {
+            let (server, barrier, key) = (Arc::clone(&server), Arc::clone(&barrier), key.clone());
+            std::thread::spawn(move || {
+                let mut client = Client::connect(&server, "echo", Format::Json, &[]).unwrap();
+                barrier.wait();
+                client.say(&ClientFrame::Hello(hello(&key)));
+                match client.frame() {
+                    ServerFrame::Welcome(welcome) => (client, *welcome),
+                    other => panic!("{other:?}"),
+                }
+            })
+        };
+        let threads: Vec<_> = (0..4).map(|_| open()).collect();
+        let clients: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let mut generations: Vec<_> = clients.iter().map(|(_, w)| w.generation).collect();
+        generations.sort_unstable();
+        assert_eq!(generations, [1, 2, 3, 4], "round {round}");
+        assert_eq!(survivors(clients), 1);
+        assert_eq!(server.read(&format!("__duplex/echo/{key}/in")), "4;");
+    }
+}
+
+#[test]
+fn nothing_is_missed_when_a_handler_writes_while_a_connection_takes_over() {
+    let sandbox = Sandbox::new();
+    let server = server(&sandbox);
+    for round in 0..60 {
+        let key = format!("k{round}");
+        let (mut first, welcome) = Client::open(&server, "echo", Format::Protobuf, hello(&key));
+        for seqno in 0..8 {
+            first.chunk(seqno, seqno.to_string());
+        }
+        first.say(&ClientFrame::Close);
+        // It is not cut: its handler goes on while the next one comes.
+        let hello = again(&key, &welcome.token, None);
+        let (mut second, welcome) = Client::open(&server, "echo", Format::Protobuf, hello);
+        for seqno in welcome.next_seqno..8 {
+            let _ = second.try_say(&ClientFrame::Chunk { seqno, data: seqno.to_string().into() });
+        }
+        let _ = second.try_say(&ClientFrame::Close);
+        let rest = second.rest();
+        // Who took over in the middle may find that the first one has closed since.
+        if rest.errors != [Code::Closed] {
+            assert_eq!(rest.ends.len(), 1, "round {round}: {rest:?}");
+            let all: Vec<_> = (0..8).map(|seqno| seqno.to_string()).collect();
+            assert_eq!(rest.texts(), all, "round {round}");
+        }
+    }
+}
