@@ -105,7 +105,15 @@ impl Connection {
         let (sink, mut frames) = socket.split();
         let writer = Writer::start(sink);
         if asked.hello.is_none() {
-            match first_frame(&mut frames, format).await {
+            let mut closing = shared.streams.closing();
+            let first = tokio::select! {
+                first = first_frame(&mut frames, format) => first,
+                // What it borrows may not live on.
+                _ = closing.wait_for(|closing| *closing).map(|closing| closing.is_ok()) => {
+                    Err(NotTaken::Stopping.into())
+                }
+            };
+            match first {
                 Ok(Some(hello)) => {
                     asked.hello = Some(hello);
                     asked.is_flow_controlled = true;
@@ -589,8 +597,10 @@ async fn first_frame(
     format: Format,
 ) -> Result<Option<Hello>, Refused> {
     let missing = || Refused::new(Code::Malformed, "hello is missing");
+    // For all that comes before it: pings do not make it longer.
+    let deadline = Instant::now() + HELLO_TIME;
     loop {
-        let next = tokio::time::timeout(HELLO_TIME, frames.next()).await;
+        let next = tokio::time::timeout_at(deadline, frames.next()).await;
         let Some(Ok(message)) = next.map_err(|_| missing())? else { return Ok(None) };
         match decoded(format, message)? {
             Heard::Frame(ClientFrame::Hello(hello)) => return Ok(Some(hello)),

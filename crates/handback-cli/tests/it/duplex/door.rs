@@ -113,3 +113,39 @@ fn many_that_come_and_go_leave_nothing() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+#[test]
+fn hello_comes_first_and_soon() {
+    let sandbox = Sandbox::new();
+    let server = server(&sandbox);
+    for frame in [r#"{"type":"close"}"#, r#"{"type":"chunk","seqno":0,"data":"x"}"#, "x"] {
+        let mut client = Client::connect(&server, "echo", Format::Json, &[]).unwrap();
+        client.socket.send(Message::text(frame)).unwrap();
+        let rest = client.rest();
+        assert_eq!((rest.errors, rest.close), (vec![Code::Malformed], Some(4400)), "{frame}");
+    }
+    // Neither silence nor pings keep a place for longer than ten seconds.
+    let start = Instant::now();
+    let mut silent = Client::connect(&server, "echo", Format::Json, &[]).unwrap();
+    let mut pinging = Client::connect(&server, "echo", Format::Json, &[]).unwrap();
+    let pings = std::thread::spawn(move || {
+        pinging.socket.get_ref().set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        loop {
+            let _ = pinging.socket.send(Message::Ping("x".into()));
+            match pinging.socket.read() {
+                Ok(Message::Text(text)) => return Some(text.to_string()),
+                Ok(_) => std::thread::sleep(Duration::from_millis(200)),
+                Err(tokio_tungstenite::tungstenite::Error::Io(error))
+                    if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return None,
+            }
+            if start.elapsed() > Duration::from_secs(14) {
+                return None;
+            }
+        }
+    });
+    assert_eq!(silent.rest().errors, [Code::Malformed]);
+    assert!(start.elapsed() > Duration::from_secs(9), "{:?}", start.elapsed());
+    let told = pings.join().unwrap().expect("pings hold a place for ever");
+    assert!(told.contains("MALFORMED"), "{told}");
+}

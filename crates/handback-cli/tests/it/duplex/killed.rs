@@ -190,3 +190,42 @@ fn what_was_acknowledged_while_the_server_stopped_is_there() {
     }
     assert_eq!(events, all);
 }
+
+#[test]
+fn a_server_that_stops_says_so_and_ends_soon() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path("data");
+    let server = Server::start(&sandbox, &data);
+    let mut open: Vec<_> = (0..10)
+        .map(|n| {
+            let key = format!("k{n}");
+            let (mut client, welcome) = Client::open(&server, "echo", Format::Json, hello(&key));
+            client.chunk(0, "x");
+            let events = client.events(1);
+            (key, client, welcome, events)
+        })
+        .collect();
+    // One that has not said hello yet, and one that reads nothing.
+    let mut silent = Client::connect(&server, "echo", Format::Json, &[]).unwrap();
+    let headers = [("x-idempotency-key", "deaf")];
+    let mut deaf = Client::connect(&server, "echo", Format::Json, &headers).unwrap();
+    for seqno in 0..8 {
+        deaf.chunk(seqno, vec![b'x'; 200_000]);
+    }
+    let start = Instant::now();
+    assert_eq!(server.stop(), 0);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert_eq!(silent.rest().errors, [Code::Stopping]);
+    for (_, client, ..) in &mut open {
+        let rest = client.rest();
+        assert_eq!((rest.errors, rest.close), (vec![Code::Stopping], Some(4503)));
+    }
+    let server = Server::start(&sandbox, &data);
+    for (key, _, welcome, events) in open {
+        let hello = again(&key, &welcome.token, Some(&events[0].0));
+        let (mut client, welcome) = Client::open(&server, "echo", Format::Json, hello);
+        assert_eq!(welcome.next_seqno, 1);
+        client.chunk(1, "y");
+        assert_eq!(texts(&client.events(1)), ["y"]);
+    }
+}
