@@ -890,6 +890,7 @@ impl Stream {
             closed: self.closed.is_some(),
             deleted: self.deleted,
             client: self.client,
+            consumed: self.consumed,
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::chain::{Head, NO_HEAD};
-use crate::duplex::CLIENT;
+use crate::duplex::{CLIENT, HANDLER, Mark};
 use crate::hub::Refusal;
 use crate::key::RecordKey;
 use crate::name::{NameId, StreamId};
@@ -36,6 +36,8 @@ pub(crate) struct Stream {
     producers: HashMap<String, Producer>,
     /// How [`CLIENT`](crate::duplex::CLIENT) stands, which readers see.
     pub(crate) client: Option<Standing>,
+    /// Which chunk [`HANDLER`](crate::duplex::HANDLER) has consumed last.
+    pub(crate) consumed: Option<Mark>,
     writer_seq: Option<String>,
     /// Streams that were forked from it.
     pub(crate) forks: usize,
@@ -114,6 +116,7 @@ impl Stream {
             closed: None,
             producers: HashMap::new(),
             client: None,
+            consumed: None,
             writer_seq: None,
             forks: 0,
             deleted: false,
@@ -168,8 +171,13 @@ impl Stream {
         if record.closes || record.kind == Kind::End {
             self.closed = Some(Closed { by: record.producer.clone() });
         }
-        if record.producer.as_ref().is_some_and(|tag| tag.id == CLIENT) {
-            self.client = self.client_standing();
+        match record.producer.as_ref().map(|tag| tag.id.as_str()) {
+            Some(CLIENT) => self.client = self.client_standing(),
+            Some(HANDLER) => {
+                let mark = record.writer_seq.as_deref().and_then(Mark::parse);
+                self.consumed = mark.or(self.consumed);
+            }
+            _ => {}
         }
     }
 
@@ -383,6 +391,7 @@ impl Stream {
             closed,
             producers,
             client: None,
+            consumed: None,
             writer_seq,
             forks: 0,
             deleted,
@@ -390,6 +399,9 @@ impl Stream {
             noted_touch: touched,
         };
         stream.client = stream.client_standing();
+        if stream.producers.contains_key(HANDLER) {
+            stream.consumed = stream.writer_seq().and_then(Mark::parse);
+        }
         reader.is_done().then_some(stream)
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::chain::Head;
+use crate::duplex::Mark;
 use crate::hub::Refusal;
 use crate::key::{RecordKey, StreamKey};
 use crate::name::StreamId;
@@ -28,6 +29,8 @@ pub struct View {
     pub deleted: bool,
     /// How the producer stands that speaks for the client of a duplex.
     pub client: Option<Standing>,
+    /// Which chunk the handler of a duplex has consumed last.
+    pub consumed: Option<Mark>,
 }
 
 /// What does not change about a stream, but for when it was last used.

@@ -99,8 +99,7 @@ impl Runners {
             key,
             input,
             output,
-            epoch: 0,
-            next_seq: 0,
+            acquired: None,
             consumed: 0,
         };
         running.insert(id, count);
@@ -121,10 +120,17 @@ struct Runner {
     input_key: Option<RecordKey>,
     input: View,
     output: View,
-    epoch: u64,
-    next_seq: u64,
+    /// Nothing, as long as there is nothing to write.
+    acquired: Option<Acquired>,
     /// The last record of the input that was consumed.
     consumed: u64,
+}
+
+/// As what events are written.
+#[derive(Clone, Copy, Debug)]
+struct Acquired {
+    epoch: u64,
+    next_seq: u64,
 }
 
 /// Why a runner stops.
@@ -139,10 +145,7 @@ impl Runner {
     async fn run(mut self) {
         let id = self.input.meta.id();
         loop {
-            let stop = match self.acquire().await {
-                Ok(()) => self.consume().await,
-                Err(stop) => stop,
-            };
+            let stop = self.consume().await;
             let mut running = lock(&self.running);
             // A connection may have come since.
             let has_company = running.get(&id).is_some_and(|count| *count.borrow() > 0);
@@ -153,8 +156,8 @@ impl Runner {
         }
     }
 
-    /// Becomes the one that writes events, and learns where the one before stood.
-    async fn acquire(&mut self) -> Result<(), Stop> {
+    /// Becomes the one that writes events. False if another one has consumed more meanwhile.
+    async fn acquire(&mut self) -> Result<bool, Stop> {
         let reply = loop {
             let acquire = Acquire {
                 stream: self.output.meta.id().name(),
@@ -170,14 +173,12 @@ impl Runner {
         let Reply::Acquired { epoch, next_seq, writer_seq, .. } = reply else {
             return Err(Stop::Over);
         };
-        (self.epoch, self.next_seq) = (epoch, next_seq);
         let mark = writer_seq.as_deref().and_then(Mark::parse);
-        let consumed = mark.map_or(0, |mark| mark.chunk);
-        if self.handler.wants_history() && self.consumed == 0 {
-            self.recall(consumed).await?;
+        if mark.map_or(0, |mark| mark.chunk) > self.consumed {
+            return Ok(false);
         }
-        self.consumed = self.consumed.max(consumed);
-        Ok(())
+        self.acquired = Some(Acquired { epoch, next_seq });
+        Ok(true)
     }
 
     /// Tells a new handler of what another one has consumed.
@@ -202,7 +203,21 @@ impl Runner {
         let Some(mut input) = streams.watch(self.input.meta.id().name()) else {
             return Stop::Over;
         };
+        // Where the one before stood follows from what it wrote.
+        let output = streams.view(self.output.meta.id().name());
+        let Some(output) = output.filter(|view| view.meta.id() == self.output.meta.id()) else {
+            return Stop::Over;
+        };
         drop(streams);
+        if self.consumed == 0 && self.acquired.is_none() {
+            let consumed = output.consumed.map_or(0, |mark| mark.chunk);
+            if self.handler.wants_history()
+                && let Err(stop) = self.recall(consumed).await
+            {
+                return stop;
+            }
+            self.consumed = consumed;
+        }
         loop {
             if let Some(view) = input.borrow_and_update().clone()
                 && view.meta.id() == self.input.meta.id()
@@ -272,6 +287,9 @@ impl Runner {
         if events.is_empty() {
             return Ok(());
         }
+        if self.acquired.is_none() && !self.acquire().await? {
+            return Err(Stop::Over);
+        }
         loop {
             let streams = self.streams()?;
             let bytes = events.iter().map(Event::bytes).sum();
@@ -282,7 +300,9 @@ impl Runner {
                 Ok(Reply::All(replies)) => {
                     return match replies.into_iter().find_map(Result::err) {
                         None => {
-                            self.next_seq += events.len() as u64;
+                            if let Some(acquired) = &mut self.acquired {
+                                acquired.next_seq += events.len() as u64;
+                            }
                             Ok(())
                         }
                         Some(Refusal::Closed { .. }) => Err(Stop::Over),
@@ -301,18 +321,19 @@ impl Runner {
 
     fn appends(&self, events: &[Event], now: u64) -> Vec<Append> {
         let id = self.output.meta.id();
+        let Some(Acquired { epoch, next_seq }) = self.acquired else { return Vec::new() };
         let append = |(event, seq): (&Event, u64)| {
             let data = event.data.clone();
             let payload = data.map(|data| Payload::parse(data, false).unwrap_or_default());
             let closes = payload.is_none();
-            let tag = ProducerTag { id: HANDLER.to_owned(), epoch: self.epoch, seq };
+            let tag = ProducerTag { id: HANDLER.to_owned(), epoch, seq };
             Append::new(id.name(), payload, closes, now)
                 .to(id)
                 .key(self.key.as_ref().map(|key| key.records(id)))
                 .producer(Some(tag))
                 .writer_seq(event.mark.clone())
         };
-        events.iter().zip(self.next_seq..).map(append).collect()
+        events.iter().zip(next_seq..).map(append).collect()
     }
 
     async fn read(&mut self, after: u64) -> Result<Vec<(u64, Record)>, Stop> {
