@@ -31,6 +31,9 @@ use crate::streams::NotTaken;
 /// How long the first frame may take.
 const HELLO_TIME: Duration = Duration::from_secs(10);
 
+/// How long the client may take to answer the close.
+const CLOSE_TIME: Duration = Duration::from_secs(2);
+
 /// How often a connection is asked whether it is still there.
 const PING_PARTS: u32 = 3;
 
@@ -87,7 +90,7 @@ enum Job {
 
 /// How a connection goes on.
 enum Next {
-    /// There are no more events.
+    /// There are no more events, or the client has closed.
     Ended,
     /// The other side is gone.
     Gone,
@@ -119,17 +122,17 @@ impl Connection {
                     asked.is_flow_controlled = true;
                 }
                 Ok(None) => return writer.cut(),
-                Err(refused) => return refuse(writer, format, &refused).await,
+                Err(refused) => return refuse((frames, writer), format, &refused).await,
             }
         }
         let opened = match open::open(&shared, asked).await {
             Ok(opened) => opened,
-            Err(refused) => return refuse(writer, format, &refused).await,
+            Err(refused) => return refuse((frames, writer), format, &refused).await,
         };
         let watch = |view: &View| shared.streams.watch(view.meta.id().name());
         let (Some(mut input), Some(mut output)) = (watch(&opened.input), watch(&opened.output))
         else {
-            return refuse(writer, format, &gone()).await;
+            return refuse((frames, writer), format, &gone()).await;
         };
         // They may have changed since they were looked at, and may not change again.
         input.mark_changed();
@@ -189,11 +192,11 @@ impl Connection {
         }
         match ended {
             Ok(Next::Gone) => self.writer.cut(),
-            Ok(_) => {
+            Ok(Next::Ended) => {
                 let close = CloseFrame { code: CloseCode::Normal, reason: "".into() };
-                self.writer.finish(None, close).await;
+                finish((self.frames, self.writer), None, close).await;
             }
-            Err(refused) => refuse(self.writer, self.format, &refused).await,
+            Err(refused) => refuse((self.frames, self.writer), self.format, &refused).await,
         }
     }
 
@@ -224,7 +227,7 @@ impl Connection {
                     match decoded(self.format, message)? {
                         Heard::Frame(frame) => self.hear(frame)?,
                         Heard::Nothing => {}
-                        Heard::Close => return Ok(Next::Gone),
+                        Heard::Close => return Ok(Next::Ended),
                     }
                 }
                 reply = async {
@@ -240,6 +243,8 @@ impl Connection {
                     let Ok(permits) = permit else { return Ok(Next::Gone) };
                     self.send_next(permits)?;
                 }
+                // It has failed, which nobody else tells.
+                () = messages.closed() => return Ok(Next::Gone),
                 changed = self.output.changed() => {
                     let view = self.output.borrow_and_update().clone();
                     let view = view.filter(|view| view.meta.id() == self.view.meta.id());
@@ -564,9 +569,26 @@ fn superseded() -> Refused {
 }
 
 /// Says why, and closes.
-async fn refuse(writer: Writer, format: Format, refused: &Refused) {
+async fn refuse(halves: (SplitStream<Socket>, Writer), format: Format, refused: &Refused) {
     let close = CloseFrame { code: refused.code.close_code().into(), reason: "".into() };
-    writer.finish(Some(message(format, &refused.frame())), close).await;
+    finish(halves, Some(message(format, &refused.frame())), close).await;
+}
+
+/// Says a last word, and closes. What the client still sends is read meanwhile, and for a while
+/// after: a socket that is closed with something unread takes back what was said last.
+async fn finish(
+    (mut frames, writer): (SplitStream<Socket>, Writer),
+    last: Option<Message>,
+    close: CloseFrame,
+) {
+    let mut unread = std::pin::pin!(async { while let Some(Ok(_)) = frames.next().await {} });
+    let mut said = std::pin::pin!(writer.finish(last, close));
+    tokio::select! {
+        () = said.as_mut() => {
+            let _ = tokio::time::timeout(CLOSE_TIME, unread).await;
+        }
+        () = unread.as_mut() => said.await,
+    }
 }
 
 /// What a message was.

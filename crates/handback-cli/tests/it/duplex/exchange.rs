@@ -282,3 +282,45 @@ fn with_proofs_every_record_comes_and_can_be_verified() {
     assert_eq!(proved, last, "the end is proved");
     assert!(verifier.is_closed());
 }
+
+#[test]
+fn a_close_of_the_connection_is_answered_and_is_no_abort() {
+    let sandbox = Sandbox::new();
+    let server = server(&sandbox);
+    let (mut client, welcome) = Client::open(&server, "echo", Format::Json, hello("k"));
+    client.chunk(0, "x");
+    client.acked(0);
+    client.socket.close(None).unwrap();
+    let closed = loop {
+        match client.hear() {
+            Heard::Frame(_) => {}
+            Heard::Closed(_) => break true,
+            Heard::Cut => break false,
+        }
+    };
+    assert!(closed, "the close was not answered");
+    let hello = again("k", &welcome.token, None);
+    let (mut client, _) = Client::open(&server, "echo", Format::Json, hello);
+    assert_eq!(texts(&client.events(1)), ["x"]);
+    client.chunk(1, "y");
+    assert_eq!(texts(&client.events(1)), ["y"]);
+}
+
+#[test]
+fn who_is_refused_hears_why_whatever_it_sends_meanwhile() {
+    let sandbox = Sandbox::new();
+    let server = server(&sandbox);
+    for round in 0..20 {
+        let key = format!("k{round}");
+        let (mut client, _) = Client::open(&server, "echo", Format::Protobuf, hello(&key));
+        client.chunk(7, "x");
+        for seqno in 0..200 {
+            let data = vec![b'y'; 2000].into();
+            if client.try_say(&ClientFrame::Chunk { seqno: 8 + seqno, data }).is_err() {
+                break;
+            }
+        }
+        let rest = client.rest();
+        assert_eq!((rest.errors, rest.close), (vec![Code::Gap], Some(4409)), "round {round}");
+    }
+}
