@@ -125,10 +125,14 @@ pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refuse
         return Err(Refused::new(Code::Expired, "the duplex is gone"));
     }
     let is_known = known.is_some();
+    if !is_known && event.is_some_and(|event| event > 0) {
+        return Err(invalid("not an event of this duplex"));
+    }
     let input = created(shared, input_name, stream_key.as_ref()).await?;
-    let output = created(shared, output_name, stream_key.as_ref()).await?;
     let not_the_key = |_| invalid("not the key of this duplex");
+    // Before the other one is created: it gets the same key, or nobody could use it.
     input.meta.unlock(stream_key.as_ref()).map_err(not_the_key)?;
+    let output = created(shared, output_name, stream_key.as_ref()).await?;
     let output_keys = Arc::new(output.meta.unlock(stream_key.as_ref()).map_err(not_the_key)?);
     let place = presented.as_ref().map(|presented| presented.place);
     if place.is_some_and(|place| place.input != input.meta.id()) {

@@ -117,3 +117,26 @@ fn events_with_proofs_are_decrypted_by_who_has_the_key() {
     }
     assert_eq!(found, ["secret"]);
 }
+
+#[test]
+fn a_wrong_key_does_not_spoil_what_was_half_created() {
+    let sandbox = Sandbox::new();
+    let server = std::sync::Arc::new(Server::start(&sandbox, &sandbox.path("data")));
+    for round in 0..30 {
+        let key = format!("k{round}");
+        let barrier = std::sync::Arc::new(std::sync::Barrier::new(2));
+        let threads = [KEY, [7; 32]].map(|secret| {
+            let (server, barrier) =
+                (std::sync::Arc::clone(&server), std::sync::Arc::clone(&barrier));
+            let hello = keyed(hello(&key), secret);
+            std::thread::spawn(move || {
+                let mut client = Client::connect(&server, "echo", Format::Json, &[]).unwrap();
+                barrier.wait();
+                client.say(&ClientFrame::Hello(hello));
+                matches!(client.frame(), ServerFrame::Welcome(_))
+            })
+        });
+        let opened = threads.map(|thread| thread.join().unwrap());
+        assert_ne!(opened[0], opened[1], "round {round}: one of two keys is the duplex's");
+    }
+}

@@ -250,3 +250,19 @@ fn nothing_is_missed_when_a_handler_writes_while_a_connection_takes_over() {
         }
     }
 }
+
+#[test]
+fn a_refused_event_id_leaves_nothing_behind() {
+    let sandbox = Sandbox::new();
+    let server = server(&sandbox);
+    let hello = handback_stream::duplex::Hello {
+        event_id: Some("0000000000000000_0000000000000005".to_owned()),
+        ..hello("new")
+    };
+    let refused = Client::try_open(&server, "echo", Format::Json, hello).err().unwrap();
+    assert_eq!(refused.0, Code::Invalid);
+    for side in ["in", "out"] {
+        let line = format!("HEAD /v1/stream/__duplex/echo/new/{side}");
+        assert_eq!(server.ask(&line, &[], b"").status, 404, "{side}");
+    }
+}
