@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESGCMSIV
 HERE = Path(__file__).resolve().parent
 TOKEN_FILE = HERE / "token-v1.json"
 FOREIGN_FILE = HERE / "request-state-foreign.json"
+DUPLEX_FILE = HERE / "duplex-frames.json"
 
 # --------------------------------------------------------------------------
 # Section 1: notation
@@ -1283,10 +1284,15 @@ def written(vectors):
 
 
 def files():
-    """Both vector files, as they ought to be."""
+    """The vector files, as they ought to be."""
     import cases
+    import duplex
 
-    return ((TOKEN_FILE, cases.token_vectors()), (FOREIGN_FILE, cases.foreign_vectors()))
+    return (
+        (TOKEN_FILE, cases.token_vectors()),
+        (FOREIGN_FILE, cases.foreign_vectors()),
+        (DUPLEX_FILE, duplex.vectors()),
+    )
 
 
 def make():

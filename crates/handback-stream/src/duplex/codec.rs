@@ -101,6 +101,9 @@ impl ServerFrame {
                 short_id(welcome.event_id.as_ref())?;
                 short(&welcome.token.resume_token, TOKEN_CHARS_MAX, "resume_token")?;
             }
+            Self::Event(event) if event.event_id.is_empty() => {
+                return Err(FrameError::Malformed("event_id"));
+            }
             Self::Event(event) => short(&event.event_id, EVENT_ID_CHARS_MAX, "event_id")?,
             Self::Proof(proof) => {
                 if proof.commit.path.steps().count() > PATH_STEPS_MAX {

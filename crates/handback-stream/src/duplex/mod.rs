@@ -8,6 +8,8 @@ mod handler;
 mod json;
 mod names;
 mod protobuf;
+#[cfg(test)]
+mod tests;
 
 pub use codec::FrameError;
 pub use frame::{

@@ -245,9 +245,6 @@ impl ServerChunk {
             }
             _ => return Err(FrameError::Malformed("neither data nor a record")),
         };
-        if self.event_id.is_empty() {
-            return Err(FrameError::Malformed("event_id"));
-        }
         Ok(Event { event_id: self.event_id, body })
     }
 }
