@@ -18,6 +18,10 @@ use crate::state::Ended;
 /// Events that wait for the application at most: a commit is sent whole, whatever the credit is.
 pub(super) const READY_MAX: usize = 100_000;
 
+/// Attempts of our own that were not answered, and may still reach the server after the next one:
+/// then that one is superseded, though by nobody else.
+const GHOSTS_MAX: u32 = 4;
+
 pub(super) struct Driver {
     pub(super) core: Arc<Core>,
     pub(super) options: DuplexOptions,
@@ -71,17 +75,26 @@ impl Driver {
     async fn drive(&mut self) -> Result<Finished, DuplexError> {
         let give_up = Duration::from_millis(self.options.settings.retry_lookback_window_ms);
         let mut attempts = 0;
+        let mut ghosts = 0;
         loop {
             self.is_moving = false;
+            let welcomed = self.last_welcome;
             self.core.tell(|status| {
                 status.phase = Phase::Connecting;
                 status.attempts = attempts;
             });
             let (after, why) = match self.connection().await {
                 Ok(finished) => return Ok(finished),
+                Err(Trouble::Fatal(DuplexError::Superseded)) if ghosts > 0 => {
+                    ghosts -= 1;
+                    (None, "an earlier attempt arrived late".to_owned())
+                }
                 Err(Trouble::Fatal(why)) => return Err(why),
                 Err(Trouble::Again { after, why }) => (after, why),
             };
+            if self.last_welcome == welcomed {
+                ghosts = GHOSTS_MAX.min(ghosts + 1);
+            }
             if !self.options.idempotent && self.is_welcomed {
                 return Err(DuplexError::Cut(why));
             }

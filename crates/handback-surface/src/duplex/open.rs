@@ -147,6 +147,7 @@ pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refuse
         return Err(invalid("not an event of this duplex"));
     }
     let taken = take_over(shared, &input, place.map_or(0, |place| place.generation)).await?;
+    let input = taken.input.clone();
     if let Some(presented) = presented {
         tokens.follow(presented);
     }
@@ -250,6 +251,8 @@ fn check_age(
 }
 
 struct Taken {
+    /// The stream of chunks as it is now.
+    input: View,
     generation: u64,
     next_seq: u64,
     read_only: Option<String>,
@@ -265,7 +268,8 @@ async fn take_over(shared: &Shared, input: &View, presented: u64) -> Result<Take
     };
     let read_only = match shared.streams.command(Command::Acquire(acquire), 0).await {
         Ok(Reply::Acquired { epoch, next_seq, .. }) => {
-            return Ok(Taken { generation: epoch, next_seq, read_only: None });
+            let input = input.clone();
+            return Ok(Taken { input, generation: epoch, next_seq, read_only: None });
         }
         Ok(Reply::Refused(Refusal::Superseded)) => return Err(invalid("invalid resume token")),
         Ok(Reply::Refused(Refusal::Closed { .. })) => None,
@@ -273,6 +277,9 @@ async fn take_over(shared: &Shared, input: &View, presented: u64) -> Result<Take
         Err(NotTaken::ReadOnly(reason)) => Some(reason),
         Err(why) => return Err(why.into()),
     };
+    // It may have changed since it was looked at.
+    let now = view(shared, input.meta.id().name()).filter(|now| now.meta.id() == input.meta.id());
+    let input = now.ok_or_else(|| Refused::new(Code::Expired, "the duplex is gone"))?;
     let client = input.client;
     let (epoch, seen) = client.map_or((0, 0), |client| (client.epoch, client.seen));
     if presented < seen || presented > epoch {
@@ -281,5 +288,5 @@ async fn take_over(shared: &Shared, input: &View, presented: u64) -> Result<Take
     let next_seq = client.map_or(0, |client| client.next_seq);
     // Nobody else can become a later generation than the last one now.
     let generation = if read_only.is_some() { presented } else { epoch };
-    Ok(Taken { generation, next_seq, read_only })
+    Ok(Taken { input, generation, next_seq, read_only })
 }

@@ -1,6 +1,7 @@
 //! Duplexes of a real server process, over real sockets.
 
 mod client;
+mod cut;
 mod door;
 mod exchange;
 mod flow;
