@@ -24,6 +24,8 @@ mod error;
 mod folder;
 mod outbox;
 mod saved;
+#[cfg(test)]
+mod tests;
 
 pub use error::StateError;
 pub(crate) use folder::{Folder, StateDir};
