@@ -175,6 +175,25 @@ impl Record {
         }
     }
 
+    /// The path of its stream: of a first record.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Genesis(genesis) => Some(&genesis.path),
+            _ => None,
+        }
+    }
+
+    /// The number up to which its stream shares the records of another one: of the first record of
+    /// a fork.
+    #[must_use]
+    pub fn forked_at(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Genesis(genesis) => genesis.parent.map(|parent| parent.number),
+            _ => None,
+        }
+    }
+
     /// Who appended it.
     #[must_use]
     pub const fn producer(&self) -> Option<&ProducerTag> {

@@ -69,7 +69,7 @@ impl Streams {
         mut each: impl FnMut(StreamId, u64, &Record),
     ) -> Result<Verified, StreamsError> {
         let keys = options.keys.load(&self.http).await?;
-        let mut walk = Walk::new(keys, options.kept);
+        let mut walk = Walk::new(path, keys, options.kept);
         let mut offset = "-1".to_owned();
         loop {
             let query = format!("?offset={offset}&records=1");
@@ -109,7 +109,11 @@ struct Line<'a> {
 const BAD_LINE: StreamsError = StreamsError::Misbehaved("a line that is none");
 
 /// A walk over the records of a stream, and of those that it was forked from.
-struct Walk {
+struct Walk<'p> {
+    /// What was asked for.
+    path: &'p str,
+    /// Whether the stream that is read says that it is that.
+    is_asked_for: bool,
     keys: Vec<PublicKey>,
     kept: Option<KeptHead>,
     is_kept_seen: bool,
@@ -119,9 +123,18 @@ struct Walk {
     unproved: u64,
 }
 
-impl Walk {
-    const fn new(keys: Vec<PublicKey>, kept: Option<KeptHead>) -> Self {
-        Self { keys, kept, is_kept_seen: false, at: None, records: 0, unproved: 0 }
+impl<'p> Walk<'p> {
+    const fn new(path: &'p str, keys: Vec<PublicKey>, kept: Option<KeptHead>) -> Self {
+        Self {
+            path,
+            is_asked_for: false,
+            keys,
+            kept,
+            is_kept_seen: false,
+            at: None,
+            records: 0,
+            unproved: 0,
+        }
     }
 
     fn line(
@@ -168,6 +181,13 @@ impl Walk {
         }
         let (_, verifier) = self.at.as_mut().ok_or(BAD_LINE)?;
         let record = verifier.record(number, &bytes, source)?;
+        if let Some(path) = record.path() {
+            self.is_asked_for = path == self.path;
+            // What a fork shares comes before it.
+            if source.is_none() && record.forked_at().is_some_and(|number| number > 0) {
+                return Err(VerifyError::Fork.into());
+            }
+        }
         self.records += 1;
         self.unproved += 1;
         if let Some(kept) = self.kept
@@ -212,6 +232,9 @@ impl Walk {
         let Some((stream, verifier)) = self.at else {
             return Err(StreamsError::Misbehaved("a stream without records"));
         };
+        if !self.is_asked_for {
+            return Err(StreamsError::OtherStream);
+        }
         if let Some(kept) = self.kept
             && !self.is_kept_seen
         {

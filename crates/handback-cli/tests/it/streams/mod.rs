@@ -6,4 +6,5 @@ mod faults;
 mod killed;
 pub(crate) mod proofs;
 pub(crate) mod server;
+mod tampered;
 mod tickets;
