@@ -169,7 +169,7 @@ impl Connection {
             chunk_bytes: 0,
             acks: VecDeque::new(),
             next_seqno: opened.next_seqno,
-            is_closed: opened.input.closed,
+            is_closed: opened.is_closed,
             is_acknowledged: false,
             heard: Instant::now(),
             _attached: attached,
@@ -400,7 +400,7 @@ impl Connection {
             let number = event_id.parse::<Offset>().map(Offset::number);
             let number = number.ok().filter(|number| *number <= self.sent);
             let Some(number) = number else {
-                return Err(Refused::new(Code::Invalid, "an event that was not sent"));
+                return Err(Refused::invalid("an event that was not sent"));
             };
             while let Some((first, bytes)) = self.outstanding.front().copied()
                 && first <= number

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use handback_identity::VerifiedPrincipal;
 use handback_stream::duplex::{self, CLIENT, Code, DuplexName, Hello, ServerFrame};
 use handback_stream::{
-    Acquire, Command, Create, Life, NameId, Offset, RecordKeys, Refusal, Reply, StreamKey,
-    StreamName, View,
+    Acquire, Command, Create, Life, NameId, Offset, RecordKeys, Refusal, Reply, StreamId,
+    StreamKey, StreamName, View,
 };
 
 use super::resume::{Place, Tokens};
@@ -44,6 +44,12 @@ pub(super) struct Refused {
 impl Refused {
     pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retry_after_ms: None }
+    }
+
+    /// Something is not right. What it is, is told to operators only.
+    pub(super) fn invalid(why: &str) -> Self {
+        tracing::info!(why, "a duplex connection was refused");
+        Self::new(Code::Invalid, "key, token, event id or stream key are not right")
     }
 
     pub(super) const fn retry(mut self, after_ms: u64) -> Self {
@@ -84,6 +90,8 @@ pub(super) struct Opened {
     pub(super) output_keys: Arc<RecordKeys>,
     pub(super) generation: u64,
     pub(super) next_seqno: u32,
+    /// Whether there will be no more chunks.
+    pub(super) is_closed: bool,
     /// The last event that the client has.
     pub(super) after: u64,
     /// Whether events are sent from the very first record on.
@@ -94,25 +102,21 @@ pub(super) struct Opened {
     pub(super) read_only: Option<String>,
 }
 
-fn invalid(message: &str) -> Refused {
-    Refused::new(Code::Invalid, message)
-}
-
 /// Finds or creates the duplex, and takes it over.
 pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refused> {
     let Asked { principal, handler, hello, is_flow_controlled } = asked;
     let hello = hello.ok_or_else(|| Refused::new(Code::Malformed, "hello is missing"))?;
     let name = DuplexName::new(&handler, &hello.idempotency_key);
-    let name = name.ok_or_else(|| invalid("not an idempotency key"))?;
+    let name = name.ok_or_else(|| Refused::invalid("not an idempotency key"))?;
     let key = hello.encryption_key.as_ref().map(|key| StreamKey::parse(&key.0)).transpose();
-    let stream_key = key.map_err(|_| invalid("not a stream key"))?;
+    let stream_key = key.map_err(|_| Refused::invalid("not a stream key"))?;
     let event = match hello.event_id.as_deref().map(str::parse::<Offset>).transpose() {
         Ok(event) => event.map(Offset::number),
-        Err(_) => return Err(invalid("not an event id")),
+        Err(_) => return Err(Refused::invalid("not an event id")),
     };
     let owner = principal.binding();
     let (Some(input_name), Some(output_name)) = (name.input(&owner), name.output(&owner)) else {
-        return Err(invalid("not an idempotency key"));
+        return Err(Refused::invalid("not an idempotency key"));
     };
     let now = shared.streams.now();
     let mut tokens = Tokens::new(&name, principal);
@@ -126,17 +130,17 @@ pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refuse
     }
     let is_known = known.is_some();
     if !is_known && event.is_some_and(|event| event > 0) {
-        return Err(invalid("not an event of this duplex"));
+        return Err(Refused::invalid("not an event of this duplex"));
     }
     let input = created(shared, input_name, stream_key.as_ref()).await?;
-    let not_the_key = |_| invalid("not the key of this duplex");
+    let not_the_key = |_| Refused::invalid("not the key of this duplex");
     // Before the other one is created: it gets the same key, or nobody could use it.
     input.meta.unlock(stream_key.as_ref()).map_err(not_the_key)?;
     let output = created(shared, output_name, stream_key.as_ref()).await?;
     let output_keys = Arc::new(output.meta.unlock(stream_key.as_ref()).map_err(not_the_key)?);
     let place = presented.as_ref().map(|presented| presented.place);
     if place.is_some_and(|place| place.input != input.meta.id()) {
-        return Err(invalid("invalid resume token"));
+        return Err(Refused::invalid("invalid resume token"));
     }
     if is_known {
         check_age(shared, &input, &output, place.is_none(), now)?;
@@ -144,10 +148,10 @@ pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refuse
     let kept = place.map_or(0, |place| place.kept);
     let after = event.unwrap_or(kept);
     if after < kept || after > output.last {
-        return Err(invalid("not an event of this duplex"));
+        return Err(Refused::invalid("not an event of this duplex"));
     }
-    let taken = take_over(shared, &input, place.map_or(0, |place| place.generation)).await?;
-    let input = taken.input.clone();
+    let generation = place.map_or(0, |place| place.generation);
+    let taken = take_over(shared, input.meta.id(), generation).await?;
     if let Some(presented) = presented {
         tokens.follow(presented);
     }
@@ -164,6 +168,7 @@ pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refuse
         output_keys,
         generation: taken.generation,
         next_seqno: u32::try_from(taken.next_seq).unwrap_or(u32::MAX),
+        is_closed: taken.is_closed,
         after,
         from_start: event.is_none() && kept == 0,
         is_flow_controlled,
@@ -224,11 +229,11 @@ async fn created(
     };
     match shared.streams.command(Command::Create(Box::new(create)), 0).await? {
         Reply::Created { .. } => {}
-        Reply::Refused(Refusal::Key) => return Err(invalid("not the key of this duplex")),
+        Reply::Refused(Refusal::Key) => return Err(Refused::invalid("not the key of this duplex")),
         // It has ended meanwhile.
-        _ => return Err(invalid("there was another duplex")),
+        _ => return Err(Refused::invalid("there was another duplex")),
     }
-    view(shared, id).ok_or_else(|| invalid("there was another duplex"))
+    view(shared, id).ok_or_else(|| Refused::invalid("there was another duplex"))
 }
 
 /// Whether it is not too late to go on.
@@ -251,42 +256,44 @@ fn check_age(
 }
 
 struct Taken {
-    /// The stream of chunks as it is now.
-    input: View,
     generation: u64,
     next_seq: u64,
+    is_closed: bool,
     read_only: Option<String>,
 }
 
 /// Becomes the next generation, unless there is nothing more to write, or nothing can be.
-async fn take_over(shared: &Shared, input: &View, presented: u64) -> Result<Taken, Refused> {
+async fn take_over(shared: &Shared, id: StreamId, presented: u64) -> Result<Taken, Refused> {
     let acquire = Acquire {
-        stream: input.meta.id().name(),
-        expected: Some(input.meta.id()),
+        stream: id.name(),
+        expected: Some(id),
         producer: CLIENT.to_owned(),
         heard_of: Some(presented),
     };
     let read_only = match shared.streams.command(Command::Acquire(acquire), 0).await {
         Ok(Reply::Acquired { epoch, next_seq, .. }) => {
-            let input = input.clone();
-            return Ok(Taken { input, generation: epoch, next_seq, read_only: None });
+            return Ok(Taken { generation: epoch, next_seq, is_closed: false, read_only: None });
         }
-        Ok(Reply::Refused(Refusal::Superseded)) => return Err(invalid("invalid resume token")),
+        Ok(Reply::Refused(Refusal::Superseded)) => {
+            return Err(Refused::invalid("invalid resume token"));
+        }
         Ok(Reply::Refused(Refusal::Closed { .. })) => None,
-        Ok(_) => return Err(invalid("the duplex has ended")),
+        Ok(_) => return Err(Refused::invalid("the duplex has ended")),
         Err(NotTaken::ReadOnly(reason)) => Some(reason),
         Err(why) => return Err(why.into()),
     };
-    // It may have changed since it was looked at.
-    let now = view(shared, input.meta.id().name()).filter(|now| now.meta.id() == input.meta.id());
-    let input = now.ok_or_else(|| Refused::new(Code::Expired, "the duplex is gone"))?;
+    // It may have been closed since it was looked at, after more chunks.
+    let input = view(shared, id.name());
+    let input = input
+        .filter(|now| now.meta.id() == id)
+        .ok_or_else(|| Refused::new(Code::Expired, "the duplex is gone"))?;
     let client = input.client;
     let (epoch, seen) = client.map_or((0, 0), |client| (client.epoch, client.seen));
     if presented < seen || presented > epoch {
-        return Err(invalid("invalid resume token"));
+        return Err(Refused::invalid("invalid resume token"));
     }
     let next_seq = client.map_or(0, |client| client.next_seq);
     // Nobody else can become a later generation than the last one now.
     let generation = if read_only.is_some() { presented } else { epoch };
-    Ok(Taken { input, generation, next_seq, read_only })
+    Ok(Taken { generation, next_seq, is_closed: input.closed, read_only })
 }

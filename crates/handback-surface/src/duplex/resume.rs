@@ -47,7 +47,7 @@ impl Tokens {
         text: &str,
         now: u64,
     ) -> Result<Presented, Refused> {
-        let invalid = || Refused::new(Code::Invalid, "invalid resume token");
+        let invalid = || Refused::invalid("the resume token");
         let opened = self.bound(sealer)?.open(text, seconds(now)).map_err(|refused| {
             tracing::info!(reason = refused.reason().as_str(), "a resume token was refused");
             match refused.outside() {
@@ -77,7 +77,7 @@ impl Tokens {
 
     fn bound<'s>(&self, sealer: &'s Sealer) -> Result<Bound<'s, Resume>, Refused> {
         let context = Context::new(self.principal.caller(), Operation::Duplex).name(&self.name);
-        sealer.bind(&context).map_err(|_| Refused::new(Code::Invalid, "the name is too long"))
+        sealer.bind(&context).map_err(|_| Refused::invalid("the name is too long"))
     }
 }
 

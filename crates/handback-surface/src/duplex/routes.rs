@@ -259,7 +259,7 @@ fn said_by_headers(headers: &HeaderMap) -> Result<Option<Hello>, Refused> {
             encryption_key: key.map(KeyText),
             ..Hello::default()
         })),
-        Some(_) => Err(Refused::new(Code::Invalid, "not an idempotency key")),
+        Some(_) => Err(Refused::invalid("not an idempotency key")),
     }
 }
 

@@ -103,3 +103,64 @@ fn a_token_of_a_duplex_that_is_gone_does_not_make_another() {
     let answer = server.ask("HEAD /v1/stream/__duplex/echo/k/in", &[], b"");
     assert_eq!(answer.status, 404);
 }
+
+#[test]
+fn every_other_token_is_invalid_and_has_no_effect() {
+    let sandbox = Sandbox::new();
+    let server = server(&sandbox);
+    let (mut client, welcome) = Client::open(&server, "echo", Format::Json, hello("k"));
+    client.chunk(0, "x");
+    client.acked(0);
+    let (_, foreign) = Client::open(&server, "echo", Format::Json, hello("other"));
+    let (_, relayed) = Client::open(&server, "relay", Format::Json, hello("k"));
+    let elsewhere = Sandbox::new();
+    let other = Server::start(&elsewhere, &elsewhere.path("data"));
+    let (_, ringed) = Client::open(&other, "echo", Format::Json, hello("k"));
+    let good = welcome.token.resume_token;
+    let mut bad = vec![
+        String::new(),
+        "x".to_owned(),
+        format!("{good}A"),
+        format!(" {good}"),
+        "A".repeat(512),
+        foreign.token.resume_token,
+        relayed.token.resume_token,
+        ringed.token.resume_token,
+    ];
+    bad.extend((0..good.len()).map(|length| good[..length].to_owned()));
+    for (place, char) in good.char_indices() {
+        let other = if char == 'A' { "B" } else { "A" };
+        bad.push(format!("{}{other}{}", &good[..place], &good[place + 1..]));
+    }
+    let before = end(&server, "__duplex/echo/k/in");
+    let mut messages = BTreeSet::new();
+    for token in &bad {
+        let hello = Hello { resume_token: Some(token.clone()), ..hello("k") };
+        let (code, message) = refusal(&server, "echo", hello).expect(token);
+        assert_eq!(code, Code::Invalid, "{token}");
+        messages.insert(message);
+    }
+    assert_eq!(end(&server, "__duplex/echo/k/in"), before);
+    // The connection is still the one that drives it.
+    client.chunk(1, "y");
+    client.acked(1);
+    // What else is not right is told in the same words.
+    let event_id = Some("0000000000000000_0000000000000099".to_owned());
+    let key = handback_stream::duplex::KeyText("A".repeat(43));
+    for hello in [
+        Hello { event_id: Some("x".to_owned()), ..hello("k") },
+        Hello { event_id, ..hello("k") },
+        Hello { encryption_key: Some(key), ..hello("k") },
+        hello(""),
+        hello(".."),
+        hello("a/b"),
+        hello(&"k".repeat(128)[..0]),
+    ] {
+        let (code, message) = refusal(&server, "echo", hello).unwrap();
+        assert_eq!(code, Code::Invalid);
+        messages.insert(message);
+    }
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    client.chunk(2, "z");
+    assert_eq!(client.events(3).len(), 3);
+}
