@@ -40,6 +40,8 @@ const PING_PARTS: u32 = 3;
 /// A token is renewed this many times in its life.
 const TOKEN_PARTS: u32 = 3;
 
+const AFTER_END: &str = "a chunk after the end";
+
 type Watch = watch::Receiver<Option<View>>;
 
 type Pending = Pin<Box<dyn Future<Output = Result<Reply, NotTaken>> + Send>>;
@@ -83,7 +85,12 @@ pub(super) struct Connection {
 /// What an append is for.
 #[derive(Clone, Copy, Debug)]
 enum Job {
-    Chunk { seqno: u32, bytes: usize },
+    Chunk {
+        seqno: u32,
+        bytes: usize,
+        /// Whether it is there, or is on its way before this one.
+        is_again: bool,
+    },
     Close,
     Abort,
 }
@@ -353,16 +360,17 @@ impl Connection {
             let message = format!("chunk {} is to come next", self.next_seqno);
             return Err(Refused::new(Code::Gap, message));
         }
-        if seqno == self.next_seqno {
+        let is_again = seqno < self.next_seqno;
+        if !is_again {
             if self.is_closed {
-                return Err(Refused::new(Code::Closed, "a chunk after the end"));
+                return Err(Refused::new(Code::Closed, AFTER_END));
             }
             self.next_seqno += 1;
         }
         let bytes = data.len();
         let append = self.input_append(Some(data), seqno, false);
         self.chunk_bytes += bytes;
-        self.waiting.push((Job::Chunk { seqno, bytes }, append));
+        self.waiting.push((Job::Chunk { seqno, bytes, is_again }, append));
         Ok(())
     }
 
@@ -441,16 +449,28 @@ impl Connection {
         let Reply::All(replies) = reply? else { return Err(gone()) };
         for reply in replies {
             let Some(job) = self.under_way.pop_front() else { break };
+            if reply.is_err() {
+                // What is closed says so first, also to whom it is none of their business.
+                self.check_owner()?;
+            }
             self.judge(job, reply)?;
         }
-        // What came after one that was refused, and refuses nothing more.
+        // What came after one that was refused, and was not looked at.
         let left: Vec<_> = self.under_way.drain(..).collect();
         for job in left {
-            if let Job::Abort = job {
-                self.abort();
+            match job {
+                Job::Chunk { seqno, bytes, is_again: true } => self.acknowledge(seqno, bytes),
+                Job::Chunk { .. } => return Err(Refused::new(Code::Closed, AFTER_END)),
+                Job::Abort => self.abort(),
+                Job::Close => {}
             }
         }
         Ok(())
+    }
+
+    fn acknowledge(&mut self, seqno: u32, bytes: usize) {
+        self.chunk_bytes -= bytes;
+        self.acks.push_back(seqno);
     }
 
     fn judge(&mut self, job: Job, reply: Result<Appended, Refusal>) -> Result<(), Refused> {
@@ -459,17 +479,16 @@ impl Connection {
                 tracing::warn!(duplex = self.opened.name.bound(), "a chunk came with other bytes");
                 Err(Refused::new(Code::Conflict, "another chunk of this number is there"))
             }
-            (Job::Chunk { seqno, bytes }, Ok(_)) => {
-                self.chunk_bytes -= bytes;
-                self.acks.push_back(seqno);
+            // What is there is there, also after the end.
+            (Job::Chunk { seqno, bytes, .. }, Ok(_))
+            | (Job::Chunk { seqno, bytes, is_again: true }, Err(Refusal::Closed { .. })) => {
+                self.acknowledge(seqno, bytes);
                 Ok(())
             }
             (_, Ok(_)) => Ok(()),
             (_, Err(Refusal::StaleEpoch { .. })) => Err(superseded()),
             (Job::Close | Job::Abort, Err(Refusal::Closed { .. })) => Ok(()),
-            (_, Err(Refusal::Closed { .. })) => {
-                Err(Refused::new(Code::Closed, "a chunk after the end"))
-            }
+            (_, Err(Refusal::Closed { .. })) => Err(Refused::new(Code::Closed, AFTER_END)),
             (_, Err(Refusal::Gap { expected, .. })) => {
                 Err(Refused::new(Code::Gap, format!("chunk {expected} is to come next")))
             }

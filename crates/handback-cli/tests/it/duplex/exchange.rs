@@ -324,3 +324,30 @@ fn who_is_refused_hears_why_whatever_it_sends_meanwhile() {
         assert_eq!((rest.errors, rest.close), (vec![Code::Gap], Some(4409)), "round {round}");
     }
 }
+
+#[test]
+fn a_chunk_that_is_there_is_acknowledged_also_after_the_close() {
+    let sandbox = Sandbox::new();
+    let server = server(&sandbox);
+    let (mut client, welcome) = Client::open(&server, "relay", Format::Json, hello("k"));
+    client.chunk(0, "a");
+    client.chunk(1, "b");
+    client.say(&ClientFrame::Close);
+    client.chunk(0, "a");
+    client.chunk(1, "b");
+    for seqno in [0, 1, 0, 1] {
+        assert_eq!(client.frame(), ServerFrame::Ack { seqno });
+    }
+    client.cut();
+    let hello = again("k", &welcome.token, None);
+    let (mut client, welcome) = Client::open(&server, "relay", Format::Json, hello);
+    assert_eq!(welcome.next_seqno, 2);
+    client.chunk(0, "a");
+    assert_eq!(client.frame(), ServerFrame::Ack { seqno: 0 });
+    client.say(&ClientFrame::Close);
+    client.chunk(1, "b");
+    assert_eq!(client.frame(), ServerFrame::Ack { seqno: 1 });
+    client.chunk(2, "c");
+    assert_eq!(client.rest().errors, [Code::Closed]);
+    assert_eq!(server.read("__duplex/relay/k/in"), "ab");
+}

@@ -162,5 +162,5 @@ fn every_other_token_is_invalid_and_has_no_effect() {
     }
     assert_eq!(messages.len(), 1, "{messages:?}");
     client.chunk(2, "z");
-    assert_eq!(client.events(3).len(), 3);
+    client.acked(2);
 }
