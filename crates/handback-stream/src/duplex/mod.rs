@@ -17,7 +17,7 @@ pub use frame::{
     ServerFrame, Token, Welcome,
 };
 pub use handler::{Chunk, DuplexHandler, Echo, Mark};
-pub use names::{DuplexName, FIRST_SEGMENT};
+pub use names::{DuplexName, FIRST_SEGMENT, is_path};
 
 /// The producer that speaks for the client.
 pub const CLIENT: &str = "hb:client";

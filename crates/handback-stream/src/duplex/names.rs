@@ -6,6 +6,12 @@ use crate::name::StreamName;
 /// The first segment of the paths of all duplexes.
 pub const FIRST_SEGMENT: &str = "__duplex";
 
+/// Whether a path is that of a duplex, or reserved for them.
+#[must_use]
+pub fn is_path(path: &str) -> bool {
+    path.split('/').next() == Some(FIRST_SEGMENT)
+}
+
 const HANDLER_CHARS_MAX: usize = 64;
 
 /// The name of a duplex: of which handler, and under which idempotency key.
@@ -66,6 +72,12 @@ impl DuplexName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_first_segment_tells() {
+        assert!(is_path("__duplex") && is_path("__duplex/echo/k/in"));
+        assert!(!is_path("__duplexes") && !is_path("x/__duplex") && !is_path(""));
+    }
 
     #[test]
     fn names_are_segments_of_paths() {

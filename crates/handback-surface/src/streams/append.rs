@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use handback_identity::VerifiedPrincipal;
+use handback_stream::duplex::{self, CHUNK_BYTES_MAX};
 use handback_stream::{Append, Appended, Command, NameId, Payload, Reply};
 use hyper::body::Body;
 use hyper::header::HeaderValue;
@@ -47,6 +48,12 @@ impl StreamRoutes {
             return Err(Bad("an append needs a content type").into());
         }
         let view = self.view(name).await?;
+        if size > CHUNK_BYTES_MAX && duplex::is_path(view.meta.path()) {
+            // Clients take no larger events.
+            let text = format!("an event has at most {CHUNK_BYTES_MAX} bytes");
+            let response = answer::error(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", &text);
+            return Err(Box::new(response));
+        }
         let keys = view.meta.unlock(stream_key.as_ref());
         let keys = keys.map_err(|refusal| Box::new(answer::refused(&refusal)))?;
         let ticket = self.ticket(principal, &view, producer.as_ref(), headers)?;

@@ -239,7 +239,7 @@ fn reserved(name: &StreamName, method: &Method) -> Option<Response<ReplyBody>> {
     let changes = matches!(*method, Method::PUT | Method::POST | Method::DELETE);
     let is_relayed =
         *method == Method::POST && rest.starts_with("/relay/") && rest.ends_with("/out");
-    if !changes || is_relayed || !(rest.is_empty() || rest.starts_with('/')) {
+    if !changes || is_relayed || !duplex::is_path(name.path()) {
         return None;
     }
     let text = "the streams of a duplex are changed by its connection";

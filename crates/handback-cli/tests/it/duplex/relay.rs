@@ -126,3 +126,21 @@ fn the_other_end_needs_the_stream_key() {
     assert_eq!(server.ask(append, &[key, ("stream-closed", "true")], b"").status, 204);
     assert_eq!(client.rest().ends.len(), 1);
 }
+
+#[test]
+fn an_event_of_the_other_end_is_not_larger_than_a_client_takes() {
+    let sandbox = Sandbox::new();
+    let server = server(&sandbox);
+    for format in [Format::Json, Format::Protobuf] {
+        let key = format!("{format:?}");
+        let (mut client, _) = Client::open(&server, "relay", format, hello(&key));
+        let line = format!("POST /v1/stream/__duplex/relay/{key}/out");
+        for bytes in [CHUNK_BYTES_MAX + 1, 3 << 20] {
+            let answer = server.ask(&line, &[OCTETS], &vec![0xfe; bytes]);
+            assert_eq!(answer.status, 413, "{bytes}");
+        }
+        let largest = vec![0xfe; CHUNK_BYTES_MAX];
+        assert_eq!(server.ask(&line, &[OCTETS], &largest).status, 204);
+        assert!(client.events(1)[0].1 == largest);
+    }
+}
