@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::chain::{Head, NO_HEAD};
-use crate::duplex::{CLIENT, HANDLER, Mark};
+use crate::duplex::{self, CLIENT, HANDLER, Mark};
 use crate::hub::Refusal;
 use crate::key::RecordKey;
 use crate::name::{NameId, StreamId};
@@ -218,8 +218,13 @@ impl Stream {
         {
             return Ok(Verdict::Duplicate { differs });
         }
+        // An abort comes last, whatever sequences the other end of a relay has used.
+        let is_abort = record.kind == Kind::End
+            && record.writer_seq.as_deref() == Some(duplex::ABORT)
+            && duplex::is_path(&self.genesis.path);
         if let (Some(seq), Some(last)) = (&record.writer_seq, &self.writer_seq)
             && seq <= last
+            && !is_abort
         {
             return Err(Refusal::WriterSeq);
         }

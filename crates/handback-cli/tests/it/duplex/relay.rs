@@ -144,3 +144,21 @@ fn an_event_of_the_other_end_is_not_larger_than_a_client_takes() {
         assert!(client.events(1)[0].1 == largest);
     }
 }
+
+#[test]
+fn an_abort_ends_a_relay_whatever_sequences_the_other_end_uses() {
+    let sandbox = Sandbox::new();
+    let server = server(&sandbox);
+    for seq in ["0001", "abort", "zzz"] {
+        let (mut client, _) = Client::open(&server, "relay", Format::Json, hello(seq));
+        let line = format!("POST /v1/stream/__duplex/relay/{seq}/out");
+        assert_eq!(server.ask(&line, &[OCTETS, ("stream-seq", seq)], b"x").status, 204);
+        assert_eq!(texts(&client.events(1)), ["x"]);
+        client.say(&ClientFrame::Abort);
+        let rest = client.rest();
+        assert_eq!((rest.ends.len(), rest.errors), (1, vec![]), "{seq}");
+        assert!(rest.ends[0].0, "{seq}");
+        let again = server.ask(&line, &[OCTETS], b"late");
+        assert_eq!(again.status, 409, "{seq}");
+    }
+}
