@@ -1,8 +1,8 @@
 //! What outlives a process.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::journal::Journal;
 use super::plan::{Chance, Fault, FaultPlan};
 use super::store::FaultyStore;
 use crate::state::State;
@@ -20,11 +20,10 @@ impl FaultyDisk {
     pub fn new(plan: FaultPlan) -> Self {
         let disk = Disk {
             chance: Chance::new(plan.seed),
-            synced: (plan.forgotten > 0).then(State::default),
             plan,
             written: State::default(),
-            unsynced: VecDeque::new(),
-            limbo: None,
+            journal: Journal::default(),
+            torn: 0,
             broken: None,
             life: 0,
             is_up: false,
@@ -70,6 +69,12 @@ impl FaultyDisk {
         self.lock().crashes
     }
 
+    /// How many writes were on the disk in part when the power failed.
+    #[must_use]
+    pub fn torn(&self) -> u64 {
+        self.lock().torn
+    }
+
     /// Plans one more fault, for the write with this number; [`writes`](Self::writes) is the next one's.
     pub fn plan(&self, number: u64, fault: Fault) {
         let mut disk = self.lock();
@@ -82,14 +87,14 @@ impl FaultyDisk {
 }
 
 /// A write: all of it or nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Write {
     Log(Batch),
     Values(KvBatch),
 }
 
 impl Write {
-    fn apply(&self, state: &mut State) {
+    pub(super) fn apply(&self, state: &mut State) {
         match self {
             Self::Log(batch) => state.apply(batch),
             Self::Values(batch) => state.apply_values(batch),
@@ -103,12 +108,9 @@ pub(super) struct Disk {
     chance: Chance,
     /// What the process reads.
     written: State,
-    /// What is on the disk for certain, if that may be less.
-    synced: Option<State>,
-    /// What is written and not in `synced`, oldest first.
-    unsynced: VecDeque<Write>,
-    /// A write of which nobody knows whether it is on the disk.
-    limbo: Option<Write>,
+    /// What the next one will find.
+    journal: Journal,
+    torn: u64,
     /// How many recoveries will fail, if the store is broken.
     broken: Option<u32>,
     life: u64,
@@ -134,23 +136,23 @@ impl Disk {
         self.writes += 1;
         match self.plan.of(number, &mut self.chance) {
             None => {
-                self.sync(write);
+                self.sync(&write);
                 Ok(())
             }
             Some(Fault::Full) => Err(StoreError::Full),
             Some(Fault::Unavailable) => Err(StoreError::Unavailable("by plan".to_owned())),
             Some(Fault::Broken { stuck }) => {
-                self.limbo = Some(write);
+                self.journal.write(&write);
                 self.broken = Some(stuck);
                 Err(broken())
             }
             Some(Fault::Crash) => {
-                self.limbo = Some(write);
+                self.journal.write(&write);
                 self.crash();
                 Err(broken())
             }
             Some(Fault::CrashAfterSync) => {
-                self.sync(write);
+                self.sync(&write);
                 self.crash();
                 Err(broken())
             }
@@ -173,40 +175,22 @@ impl Disk {
     }
 
     fn crash(&mut self) {
-        if let Some(synced) = self.synced.as_mut() {
-            let kept = self.chance.below(self.unsynced.len() as u64 + 1);
-            let all = kept == self.unsynced.len() as u64;
-            for write in self.unsynced.drain(..).take(usize::try_from(kept).unwrap_or(usize::MAX)) {
-                write.apply(synced);
-            }
-            self.written = synced.clone();
-            // A later write is not there without an earlier one: there is one journal.
-            self.limbo = self.limbo.take().filter(|_| all);
-        }
         self.settle();
         self.broken = None;
         self.is_up = false;
         self.crashes += 1;
     }
 
-    /// Decides what became of the write in limbo.
+    /// Decides what became of what was not synced, and opens what there is.
     fn settle(&mut self) {
-        if let Some(write) = self.limbo.take()
-            && self.chance.coin()
-        {
-            self.sync(write);
-        }
+        self.torn += u64::from(self.journal.power_off(&mut self.chance) > 0);
+        self.written = self.journal.open(self.plan.is_checked);
     }
 
-    fn sync(&mut self, write: Write) {
+    fn sync(&mut self, write: &Write) {
         write.apply(&mut self.written);
-        let Some(synced) = self.synced.as_mut() else { return };
-        self.unsynced.push_back(write);
-        if self.unsynced.len() > self.plan.forgotten
-            && let Some(oldest) = self.unsynced.pop_front()
-        {
-            oldest.apply(synced);
-        }
+        self.journal.write(write);
+        self.journal.sync(self.plan.forgotten);
     }
 }
 

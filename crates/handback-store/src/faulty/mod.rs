@@ -5,8 +5,11 @@
 //! settles everything that a real disk would leave to luck: the same plan gives the same run, however
 //! often. It is all in memory, so that thousands of crashes take a moment.
 //!
-//! As with every engine, a write is there as a whole or not at all, and an acknowledged one stays.
-//! [`FaultPlan::forgetful`] breaks the second promise, to show that a test would notice.
+//! The disk is modelled as bytes: a crash leaves any subset of the sectors that were not synced, some
+//! of them torn. As with every engine, a write is there as a whole or not at all all the same, and an
+//! acknowledged one stays. [`FaultPlan::unchecked`] and [`FaultPlan::forgetful`] break these
+//! promises, to show that a test would notice. An [`Image`] does the same to the files of a real
+//! engine.
 //!
 //! ```
 //! use handback_store::faulty::{Fault, FaultPlan, FaultyDisk};
@@ -27,9 +30,12 @@
 //! ```
 
 mod disk;
+mod image;
+mod journal;
 mod plan;
 mod store;
 
 pub use disk::FaultyDisk;
+pub use image::Image;
 pub use plan::{Fault, FaultPlan};
 pub use store::FaultyStore;

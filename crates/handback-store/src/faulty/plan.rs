@@ -10,13 +10,13 @@ pub enum Fault {
     Full,
     /// Nothing is written: the disk takes no writes.
     Unavailable,
-    /// It is written, but not synced: the store is broken. The seed says whether the write is there
-    /// after recovery.
+    /// It is written, but not synced: the store is broken. The seed says which of its sectors are
+    /// there after recovery.
     Broken {
         /// How many recoveries fail before one succeeds.
         stuck: u32,
     },
-    /// The process dies in the middle. The seed says whether the write is there afterwards.
+    /// The power fails in the middle. The seed says which sectors of the write are there afterwards.
     Crash,
     /// The process dies after the sync, before anyone is told.
     CrashAfterSync,
@@ -29,6 +29,7 @@ pub enum Fault {
 pub struct FaultPlan {
     pub(super) seed: u64,
     pub(super) forgotten: usize,
+    pub(super) is_checked: bool,
     at: BTreeMap<u64, Fault>,
     per_mille: u32,
 }
@@ -36,7 +37,7 @@ pub struct FaultPlan {
 impl FaultPlan {
     /// Nothing goes wrong. The seed is for what is left to chance.
     pub const fn new(seed: u64) -> Self {
-        Self { seed, forgotten: 0, at: BTreeMap::new(), per_mille: 0 }
+        Self { seed, forgotten: 0, is_checked: true, at: BTreeMap::new(), per_mille: 0 }
     }
 
     /// This happens to the write with this number.
@@ -54,6 +55,13 @@ impl FaultPlan {
     /// Syncs lie: a crash may undo up to so many of the last writes, acknowledged or not.
     pub const fn forgetful(mut self, writes: usize) -> Self {
         self.forgotten = writes;
+        self
+    }
+
+    /// The journal is opened without a look at its checksums: a write that the power tore comes back
+    /// as if it were whole.
+    pub const fn unchecked(mut self) -> Self {
+        self.is_checked = false;
         self
     }
 
@@ -97,9 +105,5 @@ impl Chance {
     /// A number less than `bound`.
     pub(super) const fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
-    }
-
-    pub(super) const fn coin(&mut self) -> bool {
-        self.next() & 1 == 1
     }
 }
