@@ -1,21 +1,28 @@
-//! The server: a hub over a disk that fails by plan.
+//! The server: a hub over a disk that fails.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use handback_store::faulty::{FaultyDisk, FaultyStore};
-use handback_store::{Log as _, LogId, ReadLimit};
+use bytes::Bytes;
+use handback_store::{Log, LogId, ReadLimit};
 use handback_stream::{
-    Command, Hub, NameId, RecoverError, Reply, SigningKey, Stored, StreamId, View, Views,
+    Command, Hub, NameId, RecoverError, Reply, Signature, SigningKey, Stored, StreamId, StreamName,
+    View, Views,
 };
 use handback_surface::streams::log::{Source, batch};
 
-use crate::world::Broken;
+use crate::disk::Disk;
+use crate::report::Broken;
+
+/// How much earlier streams end if they end too early.
+const EARLY_MS: u64 = 700;
 
 /// A process, which may die.
 pub(crate) struct Server {
     hub: Option<Hub>,
-    store: FaultyStore,
+    store: Box<dyn Log>,
+    key: Arc<SigningKey>,
+    broken: Broken,
     pub(crate) views: HashMap<NameId, View>,
 }
 
@@ -29,25 +36,27 @@ pub(crate) enum Round {
 impl Server {
     /// Starts on what is on the disk.
     pub(crate) fn start(
-        disk: &FaultyDisk,
+        disk: &Disk,
         key: &Arc<SigningKey>,
         broken: Broken,
     ) -> Result<Self, String> {
-        let mut server = Self { hub: None, store: disk.open(), views: HashMap::new() };
-        server.recover(key, broken)?;
+        let (store, key) = (disk.open()?, Arc::clone(key));
+        let mut server = Self { hub: None, store, key, broken, views: HashMap::new() };
+        server.recover()?;
         Ok(server)
     }
 
-    fn recover(&mut self, key: &Arc<SigningKey>, broken: Broken) -> Result<(), String> {
-        let mut source = Source(&self.store);
-        let key = Some(Arc::clone(key));
-        let recovered = match broken {
+    fn recover(&mut self) -> Result<(), String> {
+        let mut source = Source(self.store.as_ref());
+        let key = Some(Arc::clone(&self.key));
+        let recovered = match self.broken {
             Broken::ProducersOutside => Hub::dangerous_recover_without_producers(&mut source, key),
             _ => Hub::recover(&mut source, key),
         };
         match recovered {
             Ok((hub, views)) => {
                 self.hub = Some(hub);
+                self.views.clear();
                 self.publish(views);
                 Ok(())
             }
@@ -55,7 +64,7 @@ impl Server {
                 self.hub = None;
                 Ok(())
             }
-            Err(error) => Err(format!("what is stored is not accepted: {error}")),
+            Err(error) => Err(format!("damaged: what is stored is not accepted: {error}")),
         }
     }
 
@@ -68,12 +77,13 @@ impl Server {
         }
     }
 
-    /// Tries to come back after a disk fault.
-    pub(crate) fn heal(&mut self, key: &Arc<SigningKey>, broken: Broken) -> Result<(), String> {
-        if self.hub.is_none() && self.store.recover().is_ok() {
-            self.recover(key, broken)?;
+    /// Tries to come back after a disk fault. Says whether it did.
+    pub(crate) fn heal(&mut self) -> Result<bool, String> {
+        if self.hub.is_some() || self.store.recover().is_err() {
+            return Ok(false);
         }
-        Ok(())
+        self.recover()?;
+        Ok(self.hub.is_some())
     }
 
     /// Does commands in one commit. `dies` before it writes, or before it tells.
@@ -82,16 +92,20 @@ impl Server {
         for (ticket, command) in commands.into_iter().enumerate() {
             hub.submit(ticket as u64, command, now);
         }
-        hub.sweep(now);
+        hub.sweep(if self.broken == Broken::Early { now + EARLY_MS } else { now });
         let write = hub.take_write(now);
         if dies == Some(Dies::BeforeWriting) {
             return Round::Nothing;
         }
-        if let Some(write) = write
-            && self.store.commit(&batch(&write)).is_err()
-        {
-            self.hub = None;
-            return Round::Nothing;
+        if let Some(write) = write {
+            let mut batch = batch(&write);
+            if self.broken == Broken::Removals {
+                batch.removed.clear();
+            }
+            if self.store.commit(&batch).is_err() {
+                self.hub = None;
+                return Round::Nothing;
+            }
         }
         if dies == Some(Dies::BeforeTelling) {
             return Round::Nothing;
@@ -108,7 +122,13 @@ impl Server {
         self.hub.is_some()
     }
 
-    /// Records of a log after a number, up to another, as a reader gets them.
+    /// A stream that can be used.
+    pub(crate) fn view(&self, name: &StreamName) -> Option<&View> {
+        self.views.get(&name.id()).filter(|view| !view.deleted)
+    }
+
+    /// Records of a log after a number, up to another, as a reader gets them; nothing if the store
+    /// does not let read.
     pub(crate) fn read(&self, id: StreamId, after: u64, upto: u64) -> Option<Vec<(u64, Stored)>> {
         let limit = ReadLimit { records: usize::MAX, bytes: usize::MAX };
         let records = self.store.read(LogId::from_bytes(*id.as_bytes()), after + 1, limit).ok()?;
@@ -116,11 +136,40 @@ impl Server {
         records.map(|r| Some((r.number, Stored::decode(&r.bytes)?))).collect()
     }
 
+    /// Records that a stream shows, with those that it shares.
+    pub(crate) fn shown(&self, view: &View, after: u64, upto: u64) -> Option<Vec<(u64, Stored)>> {
+        let (mut found, mut after) = (Vec::new(), after);
+        while after < upto {
+            let segment = view.meta.segment_after(after);
+            let end = segment.upto.unwrap_or(upto).min(upto);
+            let records = self.read(segment.id, segment.after, end)?;
+            let Some((last, _)) = records.last() else { break };
+            after = *last;
+            found.extend(records);
+        }
+        Some(found)
+    }
+
+    /// The record of a number that a stream shows, also a first one.
+    pub(crate) fn record(&self, view: &View, number: u64) -> Option<Stored> {
+        let segment = view.meta.segments().iter().find(|segment| {
+            number >= segment.after && segment.upto.is_none_or(|upto| number <= upto)
+        })?;
+        self.one(segment.id, number).and_then(|bytes| Stored::decode(&bytes))
+    }
+
     /// One record of any log.
-    pub(crate) fn one(&self, id: StreamId, number: u64) -> Option<bytes::Bytes> {
+    pub(crate) fn one(&self, id: StreamId, number: u64) -> Option<Bytes> {
         let limit = ReadLimit { records: 1, bytes: 1 };
         let found = self.store.read(LogId::from_bytes(*id.as_bytes()), number, limit).ok()?;
         found.into_iter().find(|record| record.number == number).map(|record| record.bytes)
+    }
+
+    /// The signature of a commit: the last one is not stored yet.
+    pub(crate) fn signature(&self, commit: u64) -> Option<Signature> {
+        let last = self.hub.as_ref().and_then(Hub::last_signature);
+        last.filter(|last| last.commit == commit)
+            .or_else(|| Signature::decode(commit, &self.one(StreamId::SIGNATURES, commit)?))
     }
 }
 
