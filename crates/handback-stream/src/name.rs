@@ -123,6 +123,12 @@ impl StreamId {
         Self(bytes)
     }
 
+    /// Whether it is a stream's, and not one of commits or signatures.
+    #[must_use]
+    pub fn is_of_a_stream(&self) -> bool {
+        *self != Self::COMMITS && *self != Self::SIGNATURES
+    }
+
     /// The bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; STREAM_ID_BYTES] {

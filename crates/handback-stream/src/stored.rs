@@ -44,6 +44,12 @@ impl Stored {
         self.record.get(1) == Some(&0)
     }
 
+    /// The same of a record that is still as the log holds it.
+    #[must_use]
+    pub fn is_genesis_in(bytes: &[u8]) -> bool {
+        bytes.get(STORED_BYTES + 1) == Some(&0)
+    }
+
     /// From the log. The record shares the bytes.
     #[must_use]
     pub fn decode(bytes: &Bytes) -> Option<Self> {

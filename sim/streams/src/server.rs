@@ -98,7 +98,7 @@ impl Server {
             return Round::Nothing;
         }
         if let Some(write) = write {
-            let mut batch = batch(&write);
+            let mut batch = batch(write);
             if self.broken == Broken::Removals {
                 batch.removed.clear();
             }

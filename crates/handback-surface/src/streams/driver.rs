@@ -1,61 +1,38 @@
-//! Drives the hub: one thread that takes what waits, commits it, and answers.
+//! All streams, as the verbs of the protocol use them.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
 use handback_store::{Log, LogId, ReadLimit, StoreError};
 use handback_stream::{
-    Command, Commit, Done, Hub, NameId, RecoverError, Reply, Signature, SigningKey, Stored,
-    StreamId, View,
+    Command, Commit, Hub, NameId, RecoverError, Reply, Signature, SigningKey, Stored, StreamId,
+    View,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
+use super::channels::Shown;
 use super::log;
 use super::sweep::Sweep;
+use super::turns::Turns;
+use super::writer::Writer;
 
 /// What tells the time, in milliseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Bytes of commands that may wait for the writer: what a second of writing clears.
-const QUEUE_BYTES_MAX: usize = 64 << 20;
-
-/// What a command counts besides its payload.
-const COMMAND_BYTES: usize = 512;
-
-/// Bytes of commands that go into one commit.
-const COMMIT_BYTES_MAX: usize = 8 << 20;
-
-/// Commands that go into one commit.
-const COMMIT_COMMANDS_MAX: usize = 4096;
-
-/// How often the writer looks for what has outlived its time.
-const SWEEP_EVERY_MS: u64 = 250;
-
-/// How often a store that failed is tried again.
-const RECOVER_EVERY: Duration = Duration::from_millis(500);
-
 /// How many milliseconds a reader waits for the signature of the last commit.
 const SIGNATURE_WAITS: usize = 200;
-
-/// Records kept in memory per stream, for readers at its end.
-const TAIL_RECORDS: usize = 64;
-
-/// Bytes of them.
-const TAIL_BYTES: usize = 256 << 10;
 
 /// All streams, to be used by many at once.
 pub struct Streams {
     pub(super) log: Arc<dyn Log>,
     pub(super) sweep: Sweep,
-    shared: Arc<Shared>,
-    commands: Mutex<Option<mpsc::Sender<Waiting>>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    shown: Arc<Shown>,
+    turns: Arc<Turns>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
     clock: Clock,
 }
 
@@ -86,40 +63,6 @@ pub enum Mode {
     ReadOnly(String),
 }
 
-struct Waiting {
-    command: Command,
-    bytes: usize,
-    reply: oneshot::Sender<Result<Reply, NotTaken>>,
-}
-
-/// What the writer shows to readers.
-struct Shared {
-    channels: RwLock<HashMap<NameId, Arc<Channel>>>,
-    queued: AtomicUsize,
-    mode: watch::Sender<Mode>,
-    /// Readers that wait are to end.
-    closing: watch::Sender<bool>,
-    /// The last one, which is stored with the next commit only.
-    signature: Mutex<Option<Signature>>,
-    /// Counts commits that changed what readers see.
-    changes: watch::Sender<u64>,
-}
-
-/// What readers of one stream wait on.
-struct Channel {
-    view: watch::Sender<Option<View>>,
-    tail: Mutex<Tail>,
-}
-
-/// The last records of a stream.
-#[derive(Default)]
-struct Tail {
-    /// Of which stream: a name may get another one.
-    id: Option<StreamId>,
-    records: VecDeque<(u64, Bytes)>,
-    bytes: usize,
-}
-
 impl Streams {
     /// The streams of a log. With a key, commits are signed. `mode` is told to callers as long as
     /// writes are taken.
@@ -134,36 +77,25 @@ impl Streams {
         mode: Mode,
     ) -> Result<Arc<Self>, RecoverError<StoreError>> {
         let (hub, views) = Hub::recover(&mut log::Source(log.as_ref()), key.clone())?;
-        let shared = Arc::new(Shared {
-            channels: RwLock::default(),
-            queued: AtomicUsize::new(0),
-            mode: watch::Sender::new(mode.clone()),
-            closing: watch::Sender::new(false),
-            signature: Mutex::new(hub.last_signature()),
-            changes: watch::Sender::new(0),
-        });
-        shared.publish(views);
-        let (sender, commands) = mpsc::channel();
-        let writer = Writer {
-            log: Arc::clone(&log),
-            hub,
-            key,
-            shared: Arc::clone(&shared),
-            clock: Arc::clone(&clock),
-            commands,
-            mode,
+        let shown = Arc::new(Shown::new(mode.clone(), hub.last_signature()));
+        shown.publish(views);
+        let writer = Writer::new(Arc::clone(&log), hub, key, Arc::clone(&shown), mode);
+        let turns = Turns::new(Arc::clone(&log), Arc::clone(&shown), writer, Arc::clone(&clock));
+        let turns = Arc::new(turns);
+        let keeper = {
+            let turns = Arc::clone(&turns);
+            let thread = std::thread::Builder::new().name("streams".to_owned());
+            // Without a thread there is no server; nothing was started yet.
+            thread.spawn(move || turns.keep()).map_err(|error| {
+                RecoverError::Read(StoreError::Unavailable(format!("no thread: {error}")))
+            })?
         };
-        let thread = std::thread::Builder::new().name("streams".to_owned());
-        // Without a thread there is no server; nothing was started yet.
-        let handle = thread.spawn(move || writer.run()).map_err(|error| {
-            RecoverError::Read(StoreError::Unavailable(format!("no thread: {error}")))
-        })?;
         Ok(Arc::new(Self {
             sweep: Sweep::default(),
             log,
-            shared,
-            commands: Mutex::new(Some(sender)),
-            writer: Mutex::new(Some(handle)),
+            shown,
+            turns,
+            keeper: Mutex::new(Some(keeper)),
             clock,
         }))
     }
@@ -181,19 +113,9 @@ impl Streams {
     /// [`NotTaken`] if it was not done. After [`NotTaken::ReadOnly`] it may have been done: a retry
     /// with the same producer sequence finds out.
     pub async fn command(&self, command: Command, payload: usize) -> Result<Reply, NotTaken> {
-        let bytes = payload + COMMAND_BYTES;
-        if self.shared.queued.fetch_add(bytes, Ordering::Relaxed) > QUEUE_BYTES_MAX {
-            self.shared.queued.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(NotTaken::Busy);
-        }
-        let (reply, answer) = oneshot::channel();
-        let sent = match &*lock(&self.commands) {
-            Some(sender) => sender.send(Waiting { command, bytes, reply }).is_ok(),
-            None => false,
-        };
-        if !sent {
-            self.shared.queued.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(NotTaken::Stopping);
+        let (answer, is_alone) = self.turns.queue.push(command, payload)?;
+        if is_alone {
+            self.turns.attend();
         }
         answer.await.unwrap_or(Err(NotTaken::Stopping))
     }
@@ -201,13 +123,13 @@ impl Streams {
     /// A stream as it is now.
     #[must_use]
     pub fn view(&self, name: NameId) -> Option<View> {
-        self.shared.channel(name).and_then(|channel| channel.view.borrow().clone())
+        self.shown.channel(name).and_then(|channel| channel.view.borrow().clone())
     }
 
     /// A stream, with what tells of its changes.
     #[must_use]
     pub fn watch(&self, name: NameId) -> Option<watch::Receiver<Option<View>>> {
-        let receiver = self.shared.channel(name)?.view.subscribe();
+        let receiver = self.shown.channel(name)?.view.subscribe();
         let is_there = receiver.borrow().is_some();
         is_there.then_some(receiver)
     }
@@ -215,30 +137,24 @@ impl Streams {
     /// Paths of all streams of an owner that are not deleted, with how far they go.
     #[must_use]
     pub fn all(&self) -> Vec<View> {
-        let channels = self.shared.channels.read().unwrap_or_else(PoisonError::into_inner);
-        let views = channels.values().filter_map(|channel| channel.view.borrow().clone());
-        views.filter(|view| !view.deleted).collect()
+        self.shown.views().into_iter().filter(|view| !view.deleted).collect()
     }
 
     /// All streams, also those that are kept for their forks only.
     pub(super) fn ids(&self) -> HashSet<StreamId> {
-        let channels = self.shared.channels.read().unwrap_or_else(PoisonError::into_inner);
-        let ids = channels
-            .values()
-            .filter_map(|channel| channel.view.borrow().as_ref().map(|view| view.meta.id()));
-        ids.collect()
+        self.shown.views().iter().map(|view| view.meta.id()).collect()
     }
 
     /// Tells whenever a stream has changed.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.shared.changes.subscribe()
+        self.shown.changes.subscribe()
     }
 
     /// Whether writes are taken.
     #[must_use]
     pub fn mode(&self) -> watch::Receiver<Mode> {
-        self.shared.mode.subscribe()
+        self.shown.mode.subscribe()
     }
 
     /// The records of a stream after a number, up to what the view shows, and not more than
@@ -257,7 +173,7 @@ impl Streams {
             return Ok(Vec::new());
         }
         let name = view.meta.id().name();
-        if let Some(channel) = self.shared.channel(name)
+        if let Some(channel) = self.shown.channel(name)
             && let Some(found) = lock(&channel.tail).after(view, after, limit)
         {
             return decoded(view.meta.id(), found);
@@ -352,7 +268,7 @@ impl Streams {
         let commit = Commit::decode(number, &commit).ok_or_else(damaged)?;
         // The last one is signed after it was acknowledged: some microseconds later.
         for _ in 0..SIGNATURE_WAITS {
-            let last = *lock(&self.shared.signature);
+            let last = *lock(&self.shown.signature);
             if let Some(last) = last.filter(|last| last.commit == number) {
                 return Ok(Some((commit, last)));
             }
@@ -367,20 +283,20 @@ impl Streams {
 
     /// Ends the waiting of readers: the server is going down.
     pub fn close_readers(&self) {
-        self.shared.closing.send_replace(true);
+        self.shown.closing.send_replace(true);
     }
 
     /// Tells when waiting is to end.
     #[must_use]
     pub fn closing(&self) -> watch::Receiver<bool> {
-        self.shared.closing.subscribe()
+        self.shown.closing.subscribe()
     }
 
     /// Takes no more commands, and waits until those that were taken are done.
     pub fn stop(&self) {
-        drop(lock(&self.commands).take());
-        if let Some(writer) = lock(&self.writer).take() {
-            let _ = writer.join();
+        self.turns.stop();
+        if let Some(keeper) = lock(&self.keeper).take() {
+            let _ = keeper.join();
         }
     }
 }
@@ -406,229 +322,13 @@ fn decoded(id: StreamId, found: Vec<(u64, Bytes)>) -> Result<Vec<(u64, Stored)>,
     found.into_iter().map(decode).collect()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    fn channel(&self, name: NameId) -> Option<Arc<Channel>> {
-        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
-        channels.get(&name).map(Arc::clone)
-    }
-
-    fn publish(&self, views: Vec<(NameId, Option<View>)>) {
-        for (name, view) in views {
-            match (self.channel(name), view) {
-                (Some(channel), Some(view)) => {
-                    channel.view.send_replace(Some(view));
-                }
-                (Some(channel), None) => {
-                    channel.view.send_replace(None);
-                    let mut channels =
-                        self.channels.write().unwrap_or_else(PoisonError::into_inner);
-                    channels.remove(&name);
-                }
-                (None, Some(view)) => {
-                    let view = watch::Sender::new(Some(view));
-                    let channel = Arc::new(Channel { view, tail: Mutex::default() });
-                    let mut channels =
-                        self.channels.write().unwrap_or_else(PoisonError::into_inner);
-                    channels.insert(name, channel);
-                }
-                (None, None) => {}
-            }
-        }
-    }
-}
-
-impl Tail {
-    fn push(&mut self, id: StreamId, number: u64, bytes: Bytes) {
-        let follows = self.records.back().is_none_or(|(last, _)| last + 1 == number);
-        if self.id != Some(id) || !follows {
-            *self = Self { id: Some(id), ..Self::default() };
-        }
-        self.bytes += bytes.len();
-        self.records.push_back((number, bytes));
-        while self.records.len() > TAIL_RECORDS || self.bytes > TAIL_BYTES {
-            let Some((_, bytes)) = self.records.pop_front() else { break };
-            self.bytes -= bytes.len();
-        }
-    }
-
-    /// What is wanted, if all of it is here.
-    fn after(&self, view: &View, after: u64, limit: ReadLimit) -> Option<Vec<(u64, Bytes)>> {
-        if self.id != Some(view.meta.id()) {
-            return None;
-        }
-        let (first, _) = self.records.front()?;
-        let skipped = usize::try_from((after + 1).checked_sub(*first)?).ok()?;
-        let mut bytes = 0;
-        let wanted = self.records.iter().skip(skipped).take(limit.records).take_while(|(n, b)| {
-            let fits = *n <= view.number && bytes <= limit.bytes;
-            bytes += b.len();
-            fits
-        });
-        let wanted: Vec<_> = wanted.cloned().collect();
-        (!wanted.is_empty()).then_some(wanted)
-    }
-}
-
-/// The thread.
-struct Writer {
-    log: Arc<dyn Log>,
-    hub: Hub,
-    key: Option<Arc<SigningKey>>,
-    shared: Arc<Shared>,
-    clock: Clock,
-    commands: mpsc::Receiver<Waiting>,
-    /// While writes are taken.
-    mode: Mode,
-}
-
-impl Writer {
-    fn run(mut self) {
-        let mut swept = (self.clock)();
-        loop {
-            let first = match self.commands.recv_timeout(Duration::from_millis(SWEEP_EVERY_MS)) {
-                Ok(first) => Some(first),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
-            let now = (self.clock)();
-            let mut replies = Vec::new();
-            let mut bytes = 0;
-            let mut next = first;
-            while let Some(waiting) = next.take() {
-                bytes += waiting.bytes;
-                let ticket = replies.len() as u64;
-                replies.push(waiting.reply);
-                self.hub.submit(ticket, waiting.command, now);
-                if bytes < COMMIT_BYTES_MAX && replies.len() < COMMIT_COMMANDS_MAX {
-                    next = self.commands.try_recv().ok();
-                }
-            }
-            self.shared.queued.fetch_sub(bytes, Ordering::Relaxed);
-            if now.saturating_sub(swept) >= SWEEP_EVERY_MS {
-                swept = now;
-                self.hub.sweep(now);
-                // Others write to the store as well, and may have broken it.
-                if let Err(error) = self.log.recover() {
-                    self.shared.mode.send_replace(Mode::ReadOnly(error.to_string()));
-                }
-            }
-            match self.commit(now) {
-                Ok(done) => {
-                    self.taking_writes();
-                    if !done.published.is_empty() {
-                        self.shared.publish(done.published);
-                        self.shared.changes.send_modify(|count| *count += 1);
-                    }
-                    for ((_, reply), waiting) in done.replies.into_iter().zip(replies) {
-                        let _ = waiting.send(Ok(reply));
-                    }
-                    if let Some(signature) = self.hub.sign() {
-                        *lock(&self.shared.signature) = Some(signature);
-                    }
-                }
-                Err(error) => {
-                    let reason = error.to_string();
-                    tracing::error!(%reason, "the store does not take writes");
-                    self.shared.mode.send_replace(Mode::ReadOnly(reason.clone()));
-                    for waiting in replies {
-                        let _ = waiting.send(Err(NotTaken::ReadOnly(reason.clone())));
-                    }
-                    if !self.recover() {
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Says so again, if it was said otherwise and the store has come back by itself.
-    fn taking_writes(&self) {
-        if *self.shared.mode.borrow() != self.mode && self.log.recover().is_ok() {
-            self.shared.mode.send_replace(self.mode.clone());
-        }
-    }
-
-    fn commit(&mut self, now: u64) -> Result<Done, StoreError> {
-        if let Some(write) = self.hub.take_write(now) {
-            let batch = log::batch(&write);
-            self.log.commit(&batch)?;
-            for (id, number, bytes) in write.records {
-                let is_genesis = Stored::decode(&bytes).is_none_or(|stored| stored.is_genesis());
-                if !is_genesis && let Some(channel) = self.shared.channel(id.name()) {
-                    lock(&channel.tail).push(id, number, bytes);
-                }
-            }
-        }
-        Ok(self.hub.committed())
-    }
-
-    /// Refuses commands until the store works again. False if there will be no more.
-    fn recover(&mut self) -> bool {
-        loop {
-            match self.reopened() {
-                Ok(()) => {
-                    tracing::info!("the store takes writes again");
-                    self.shared.mode.send_replace(self.mode.clone());
-                    return true;
-                }
-                Err(error) => {
-                    let reason = error.to_string();
-                    tracing::debug!(%reason, "the store still does not take writes");
-                    let before = self.shared.mode.borrow().clone();
-                    if before != Mode::ReadOnly(reason.clone()) {
-                        self.shared.mode.send_replace(Mode::ReadOnly(reason.clone()));
-                    }
-                    if !self.refuse(&reason) {
-                        return false;
-                    }
-                }
-            }
-        }
-    }
-
-    fn reopened(&mut self) -> Result<(), RecoverError<StoreError>> {
-        self.log.recover()?;
-        let (hub, views) = Hub::recover(&mut log::Source(self.log.as_ref()), self.key.clone())?;
-        self.hub = hub;
-        // What is there now may be more than was shown, never less.
-        let known: Vec<_> = {
-            let channels = self.shared.channels.read().unwrap_or_else(PoisonError::into_inner);
-            channels.iter().map(|(name, channel)| (*name, Arc::clone(channel))).collect()
-        };
-        for (name, channel) in known {
-            *lock(&channel.tail) = Tail::default();
-            if !views.iter().any(|(there, _)| *there == name) {
-                self.shared.publish(vec![(name, None)]);
-            }
-        }
-        self.shared.publish(views);
-        Ok(())
-    }
-
-    /// Answers what comes for a while. False if nothing will come any more.
-    fn refuse(&self, reason: &str) -> bool {
-        let deadline = std::time::Instant::now() + RECOVER_EVERY;
-        loop {
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
-            match self.commands.recv_timeout(left) {
-                Ok(waiting) => {
-                    self.shared.queued.fetch_sub(waiting.bytes, Ordering::Relaxed);
-                    let _ = waiting.reply.send(Err(NotTaken::ReadOnly(reason.to_owned())));
-                }
-                Err(RecvTimeoutError::Timeout) => return true,
-                Err(RecvTimeoutError::Disconnected) => return false,
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use handback_store::MemoryStore;
     use handback_stream::{

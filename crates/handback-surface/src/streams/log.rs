@@ -9,22 +9,21 @@ const RECOVER_LIMIT: ReadLimit = ReadLimit { records: 1024, bytes: 4 << 20 };
 
 /// A write of a hub as the log takes it.
 #[must_use]
-pub fn batch(write: &Write) -> Batch {
-    let log = |id: &StreamId| LogId::from_bytes(*id.as_bytes());
+pub fn batch(write: Write) -> Batch {
+    let log = |id: StreamId| LogId::from_bytes(*id.as_bytes());
+    let record = |(id, number, bytes)| LogRecord { log: log(id), number, bytes };
     Batch {
-        records: write
-            .records
-            .iter()
-            .map(|(id, number, bytes)| LogRecord {
-                log: log(id),
-                number: *number,
-                bytes: bytes.clone(),
-            })
-            .collect(),
-        notes: write.notes.iter().map(|(id, note)| (log(id), note.clone())).collect(),
-        removed: write.removed.iter().map(log).collect(),
+        records: write.records.into_iter().map(record).collect(),
+        notes: write.notes.into_iter().map(|(id, note)| (log(id), note)).collect(),
+        removed: write.removed.into_iter().map(log).collect(),
         dropped: Vec::new(),
     }
+}
+
+/// The stream of a log.
+#[must_use]
+pub const fn stream(log: LogId) -> StreamId {
+    StreamId::from_bytes(*log.as_bytes())
 }
 
 /// What a hub is recovered from.
@@ -45,8 +44,7 @@ impl Recovery for Source<'_> {
             let some = self.0.noted(after, NOTES_PER_READ)?;
             let Some((last, _)) = some.last() else { return Ok(all) };
             after = Some(*last);
-            let id = |log: LogId| StreamId::from_bytes(*log.as_bytes());
-            all.extend(some.into_iter().map(|(log, note)| (id(log), note)));
+            all.extend(some.into_iter().map(|(log, note)| (stream(log), note)));
         }
     }
 

@@ -6,18 +6,22 @@
 
 pub(crate) mod answer;
 mod append;
+mod channels;
 mod create;
 mod cursor;
 mod driver;
 mod live;
 pub mod log;
 mod params;
+mod queue;
 mod read;
 mod records;
 mod routes;
 mod subscriptions;
 mod sweep;
 mod ticket;
+mod turns;
+mod writer;
 
 pub use driver::{Clock, Mode, NotTaken, Streams};
 pub use routes::{PREFIX, Settings, StreamRoutes, SubscriptionSettings};

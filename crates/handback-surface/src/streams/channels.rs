@@ -1,0 +1,148 @@
+//! What the writer shows to readers.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use bytes::Bytes;
+use handback_store::ReadLimit;
+use handback_stream::{NameId, Signature, StreamId, View};
+use tokio::sync::watch;
+
+use super::driver::{Mode, lock};
+
+/// Records kept in memory per stream, for readers at its end.
+const TAIL_RECORDS: usize = 64;
+
+/// Bytes of them.
+const TAIL_BYTES: usize = 256 << 10;
+
+/// All that readers see.
+pub(super) struct Shown {
+    channels: RwLock<HashMap<NameId, Arc<Channel>>>,
+    pub(super) mode: watch::Sender<Mode>,
+    /// Readers that wait are to end.
+    pub(super) closing: watch::Sender<bool>,
+    /// The last one, which is stored with the next commit only.
+    pub(super) signature: Mutex<Option<Signature>>,
+    /// Counts commits that changed what readers see.
+    pub(super) changes: watch::Sender<u64>,
+}
+
+/// What readers of one stream wait on.
+pub(super) struct Channel {
+    pub(super) view: watch::Sender<Option<View>>,
+    pub(super) tail: Mutex<Tail>,
+}
+
+/// The last records of a stream.
+#[derive(Default)]
+pub(super) struct Tail {
+    /// Of which stream: a name may get another one.
+    id: Option<StreamId>,
+    records: VecDeque<(u64, Bytes)>,
+    bytes: usize,
+}
+
+impl Shown {
+    pub(super) fn new(mode: Mode, signature: Option<Signature>) -> Self {
+        Self {
+            channels: RwLock::default(),
+            mode: watch::Sender::new(mode),
+            closing: watch::Sender::new(false),
+            signature: Mutex::new(signature),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    pub(super) fn channel(&self, name: NameId) -> Option<Arc<Channel>> {
+        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+        channels.get(&name).map(Arc::clone)
+    }
+
+    /// All streams as they are now.
+    pub(super) fn views(&self) -> Vec<View> {
+        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+        channels.values().filter_map(|channel| channel.view.borrow().clone()).collect()
+    }
+
+    /// Shows streams as they are from now on.
+    pub(super) fn publish(&self, views: Vec<(NameId, Option<View>)>) {
+        for (name, view) in views {
+            match (self.channel(name), view) {
+                (Some(channel), Some(view)) => {
+                    channel.view.send_replace(Some(view));
+                }
+                (Some(channel), None) => {
+                    channel.view.send_replace(None);
+                    let mut channels =
+                        self.channels.write().unwrap_or_else(PoisonError::into_inner);
+                    channels.remove(&name);
+                }
+                (None, Some(view)) => {
+                    let view = watch::Sender::new(Some(view));
+                    let channel = Arc::new(Channel { view, tail: Mutex::default() });
+                    let mut channels =
+                        self.channels.write().unwrap_or_else(PoisonError::into_inner);
+                    channels.insert(name, channel);
+                }
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// Shows these streams and no others: what is there after the store was reopened. That may be
+    /// more than was shown, never less.
+    pub(super) fn replace(&self, views: Vec<(NameId, Option<View>)>) {
+        let known: Vec<_> = {
+            let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+            channels.iter().map(|(name, channel)| (*name, Arc::clone(channel))).collect()
+        };
+        let there: HashSet<NameId> = views.iter().map(|(name, _)| *name).collect();
+        let mut gone = Vec::new();
+        for (name, channel) in known {
+            *lock(&channel.tail) = Tail::default();
+            if !there.contains(&name) {
+                gone.push((name, None));
+            }
+        }
+        self.publish(gone);
+        self.publish(views);
+    }
+}
+
+impl Tail {
+    pub(super) fn push(&mut self, id: StreamId, number: u64, bytes: Bytes) {
+        let follows = self.records.back().is_none_or(|(last, _)| last + 1 == number);
+        if self.id != Some(id) || !follows {
+            *self = Self { id: Some(id), ..Self::default() };
+        }
+        self.bytes += bytes.len();
+        self.records.push_back((number, bytes));
+        while self.records.len() > TAIL_RECORDS || self.bytes > TAIL_BYTES {
+            let Some((_, bytes)) = self.records.pop_front() else { break };
+            self.bytes -= bytes.len();
+        }
+    }
+
+    /// What is wanted, if all of it is here.
+    pub(super) fn after(
+        &self,
+        view: &View,
+        after: u64,
+        limit: ReadLimit,
+    ) -> Option<Vec<(u64, Bytes)>> {
+        if self.id != Some(view.meta.id()) {
+            return None;
+        }
+        let (first, _) = self.records.front()?;
+        let skipped = usize::try_from((after + 1).checked_sub(*first)?).ok()?;
+        let mut bytes = 0;
+        let wanted = self.records.iter().skip(skipped).take(limit.records).take_while(|(n, b)| {
+            let fits = *n <= view.number && bytes <= limit.bytes;
+            bytes += b.len();
+            fits
+        });
+        let wanted: Vec<_> = wanted.cloned().collect();
+        (!wanted.is_empty()).then_some(wanted)
+    }
+}

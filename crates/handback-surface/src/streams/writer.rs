@@ -1,0 +1,137 @@
+//! Rounds of the hub: decide, write once, show, answer, sign.
+
+use std::sync::Arc;
+
+use handback_store::{Log, StoreError};
+use handback_stream::{Done, Hub, NameId, RecoverError, SigningKey, Stored};
+
+use super::channels::{Channel, Shown};
+use super::driver::{Mode, NotTaken, lock};
+use super::log;
+use super::queue::Waiting;
+
+/// Who has it may write.
+pub(super) struct Writer {
+    log: Arc<dyn Log>,
+    hub: Hub,
+    key: Option<Arc<SigningKey>>,
+    shown: Arc<Shown>,
+    /// While writes are taken.
+    mode: Mode,
+    /// Why the hub is of no use any more.
+    failed: Option<String>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        log: Arc<dyn Log>,
+        hub: Hub,
+        key: Option<Arc<SigningKey>>,
+        shown: Arc<Shown>,
+        mode: Mode,
+    ) -> Self {
+        Self { log, hub, key, shown, mode, failed: None }
+    }
+
+    /// Does commands, and answers them. If that fails, nothing is done until [`Writer::reopen`].
+    pub(super) fn round(&mut self, commands: Vec<Waiting>, now: u64) -> Result<(), String> {
+        let mut replies = Vec::with_capacity(commands.len());
+        let has_failed = self.failed.is_some();
+        for Waiting { command, reply, .. } in commands {
+            if !has_failed {
+                self.hub.submit(replies.len() as u64, command, now);
+            }
+            replies.push(reply);
+        }
+        let committed = match &self.failed {
+            Some(reason) => Err(reason.clone()),
+            None => self.commit(now).map_err(|error| error.to_string()),
+        };
+        match committed {
+            Ok(done) => {
+                self.taking_writes();
+                if !done.published.is_empty() {
+                    self.shown.publish(done.published);
+                    self.shown.changes.send_modify(|count| *count += 1);
+                }
+                for ((_, reply), waiting) in done.replies.into_iter().zip(replies) {
+                    let _ = waiting.send(Ok(reply));
+                }
+                Ok(())
+            }
+            Err(reason) => {
+                self.fail(&reason);
+                for waiting in replies {
+                    let _ = waiting.send(Err(NotTaken::ReadOnly(reason.clone())));
+                }
+                Err(reason)
+            }
+        }
+    }
+
+    /// Ends what has outlived its time.
+    pub(super) fn sweep(&mut self, now: u64) -> Result<(), String> {
+        if self.failed.is_none() {
+            self.hub.sweep(now);
+        }
+        self.round(Vec::new(), now)
+    }
+
+    /// Signs the last commit. Not on the way of the replies: they need not wait for it.
+    pub(super) fn sign(&mut self) {
+        if self.failed.is_none()
+            && let Some(signature) = self.hub.sign()
+        {
+            *lock(&self.shown.signature) = Some(signature);
+        }
+    }
+
+    /// The hub is of no use any more: it holds what was not committed.
+    pub(super) fn fail(&mut self, reason: &str) {
+        tracing::error!(%reason, "the store does not take writes");
+        self.failed = Some(reason.to_owned());
+        self.shown.mode.send_replace(Mode::ReadOnly(reason.to_owned()));
+    }
+
+    /// Says so again, if it was said otherwise and the store has come back by itself.
+    fn taking_writes(&self) {
+        if *self.shown.mode.borrow() != self.mode && self.log.recover().is_ok() {
+            self.shown.mode.send_replace(self.mode.clone());
+        }
+    }
+
+    fn commit(&mut self, now: u64) -> Result<Done, StoreError> {
+        if let Some(write) = self.hub.take_write(now) {
+            let batch = log::batch(write);
+            self.log.commit(&batch)?;
+            let mut last: Option<(NameId, Arc<Channel>)> = None;
+            for record in batch.records {
+                let id = log::stream(record.log);
+                if !id.is_of_a_stream() || Stored::is_genesis_in(&record.bytes) {
+                    continue;
+                }
+                let name = id.name();
+                if last.as_ref().is_none_or(|(known, _)| *known != name) {
+                    last = self.shown.channel(name).map(|channel| (name, channel));
+                }
+                if let Some((_, channel)) = &last {
+                    lock(&channel.tail).push(id, record.number, record.bytes);
+                }
+            }
+        }
+        Ok(self.hub.committed())
+    }
+
+    /// Starts again from what is stored.
+    pub(super) fn reopen(&mut self) -> Result<(), RecoverError<StoreError>> {
+        self.log.recover()?;
+        let (hub, views) = Hub::recover(&mut log::Source(self.log.as_ref()), self.key.clone())?;
+        self.hub = hub;
+        self.failed = None;
+        *lock(&self.shown.signature) = self.hub.last_signature();
+        self.shown.replace(views);
+        tracing::info!("the store takes writes again");
+        self.shown.mode.send_replace(self.mode.clone());
+        Ok(())
+    }
+}
