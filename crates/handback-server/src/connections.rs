@@ -11,6 +11,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::quick::{self, Rest};
+use crate::rewound::Rewound;
 use crate::router::Router;
 
 /// Connections at a time.
@@ -75,6 +77,15 @@ async fn connection(
     router: Arc<Router>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let (stream, first) = match quick::serve(stream, &router, &mut stop, HEADER_TIME).await {
+        Ok(Rest::Other(stream, first)) => (stream, first),
+        Ok(Rest::Over) => return,
+        Err(error) => {
+            tracing::debug!(%error, "a connection ended");
+            return;
+        }
+    };
+    let stream = Rewound::new(first, stream);
     let service = service_fn(move |request| {
         let router = Arc::clone(&router);
         async move { Ok::<_, Infallible>(router.handle(request).await) }

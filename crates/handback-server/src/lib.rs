@@ -6,6 +6,8 @@ mod connections;
 #[cfg(debug_assertions)]
 mod faults;
 mod keys;
+mod quick;
+mod rewound;
 mod router;
 mod server;
 

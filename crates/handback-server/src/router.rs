@@ -2,13 +2,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
 use handback_identity::VerifiedPrincipal;
 use handback_stream::PublicKey;
 use handback_surface::body::ReplyBody;
 use handback_surface::duplex::{self, DuplexRoutes};
 use handback_surface::guard::{Guard, Turned};
 use handback_surface::streams::{Mode, PREFIX, StreamRoutes};
-use hyper::body::Incoming;
+use hyper::body::Body;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CONTENT_TYPE, HeaderMap, HeaderName,
@@ -48,7 +49,11 @@ const PREFLIGHT_S: u64 = 600;
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 impl Router {
-    pub(crate) async fn handle(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+    pub(crate) async fn handle<B>(&self, request: Request<B>) -> Response<ReplyBody>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let is_preflight = request.method() == Method::OPTIONS;
         let allowed = self.guard.allowed_origin(request.headers());
         let mut response = match self.guard.check(request.headers(), is_preflight) {
@@ -74,7 +79,11 @@ impl Router {
         response
     }
 
-    async fn route(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+    async fn route<B>(&self, request: Request<B>) -> Response<ReplyBody>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let path = request.uri().path();
         // Without identities, all callers are the same.
         let principal = VerifiedPrincipal::unauthenticated();

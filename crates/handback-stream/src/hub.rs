@@ -696,7 +696,14 @@ impl Hub {
     fn append(&mut self, append: Append, now: u64) -> Result<Appended, Refusal> {
         let Append { stream: name, expected, content_type, mut record, mut encoded, key } = append;
         let commit = self.commit + 1;
-        let stream = self.open(name, now)?;
+        if self.streams.get(&name).is_some_and(|stream| stream.meta.is_over(now)) {
+            self.expire(name, now);
+        }
+        let stream = match self.streams.get_mut(&name) {
+            None => return Err(Refusal::NotFound),
+            Some(stream) if stream.deleted => return Err(Refusal::Gone),
+            Some(stream) => stream,
+        };
         if expected.is_some_and(|expected| expected != stream.id) {
             return Err(Refusal::NotFound);
         }
@@ -706,10 +713,7 @@ impl Hub {
             Verdict::Accept => (false, false),
             Verdict::Duplicate { differs } => (true, differs),
         };
-        let tag = record.producer.as_ref().map(|tag| tag.id.clone());
         if !is_duplicate {
-            // Borrowed again: the round is another part of the hub.
-            let Some(stream) = self.streams.get_mut(&name) else { return Err(Refusal::NotFound) };
             let number = stream.number + 1;
             record = record.encrypted(key.as_ref(), number);
             if encoded.is_empty() {
@@ -718,12 +722,18 @@ impl Hub {
             self.round.write(stream, number, &record, &encoded, commit);
             self.round.touch(name).wrote = true;
         }
-        let stream = self.streams.get(&name).ok_or(Refusal::NotFound)?;
-        let producer = tag.and_then(|id| stream.producer(&id));
+        let producer = match &record.producer {
+            // What was accepted is its last one.
+            Some(tag) if !is_duplicate => Some((tag.epoch, tag.seq)),
+            Some(tag) => {
+                stream.producer(&tag.id).map(|(epoch, seq)| (epoch, seq.unwrap_or_default()))
+            }
+            None => None,
+        };
         Ok(Appended {
             number: stream.tail,
             closed: stream.closed.is_some(),
-            producer: producer.map(|(epoch, seq)| (epoch, seq.unwrap_or_default())),
+            producer,
             is_duplicate,
             differs,
         })

@@ -26,6 +26,20 @@ impl Offset {
     pub const fn number(self) -> u64 {
         self.0
     }
+
+    /// Its text, without the machinery that formats numbers in general.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; FRONT.len() + DIGITS] {
+        let mut text = [b'0'; FRONT.len() + DIGITS];
+        let (front, digits) = text.split_at_mut(FRONT.len());
+        front.copy_from_slice(FRONT.as_bytes());
+        let mut rest = self.0;
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+            rest /= 10;
+        }
+        text
+    }
 }
 
 impl fmt::Display for Offset {
@@ -64,6 +78,7 @@ mod tests {
         for number in numbers {
             let offset = Offset::after(number);
             assert_eq!(offset.to_string().parse(), Ok(offset));
+            assert_eq!(offset.to_string().as_bytes(), offset.to_bytes());
         }
     }
 

@@ -56,14 +56,14 @@ impl Guard {
     /// [`Turned`] if it is to be turned away.
     pub fn check(&self, headers: &HeaderMap, is_preflight: bool) -> Result<(), Turned> {
         let host = single(headers, &header::HOST).ok_or(Turned::Host)?;
-        if !self.is_ours(&host) {
+        if !self.is_ours(host) {
             return Err(Turned::Host);
         }
         let origins = headers.get_all(header::ORIGIN).iter().count();
         match single(headers, &header::ORIGIN) {
             None if origins == 0 => Ok(()),
             _ if is_preflight => Ok(()),
-            Some(origin) if self.allows(&origin, &host) => Ok(()),
+            Some(origin) if self.allows(&origin.to_ascii_lowercase(), host) => Ok(()),
             _ => Err(Turned::Origin),
         }
     }
@@ -78,11 +78,11 @@ impl Guard {
 
     fn allows(&self, origin: &str, host: &str) -> bool {
         let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        self.origins.contains(origin) || own == Some(host)
+        self.origins.contains(origin) || own.is_some_and(|own| own.eq_ignore_ascii_case(host))
     }
 
     fn is_ours(&self, host: &str) -> bool {
-        self.hosts.contains(host) || (self.loopback && is_loopback(host))
+        (self.loopback && is_loopback(host)) || self.hosts.contains(&host.to_ascii_lowercase())
     }
 }
 
@@ -93,14 +93,14 @@ fn is_loopback(host: &str) -> bool {
         _ => host,
     };
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    name == "localhost"
+    name.eq_ignore_ascii_case("localhost")
         || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The value of a header that is there once, in lower case.
-fn single(headers: &HeaderMap, name: &header::HeaderName) -> Option<String> {
+/// The value of a header that is there once.
+fn single<'h>(headers: &'h HeaderMap, name: &header::HeaderName) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
-    let value = values.next()?.to_str().ok()?.to_ascii_lowercase();
+    let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
 }
 

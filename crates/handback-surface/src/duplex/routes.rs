@@ -10,7 +10,6 @@ use handback_stream::duplex::{
     Code, DuplexHandler, Echo, FRAME_BYTES_MAX, Format, Hello, KeyText, is_idempotency_key,
 };
 use handback_token::Sealer;
-use hyper::body::Incoming;
 use hyper::header::{
     ALLOW, CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -122,9 +121,9 @@ impl DuplexRoutes {
     }
 
     /// Answers a request for [`PATH`].
-    pub fn handle(
+    pub fn handle<B>(
         &self,
-        request: Request<Incoming>,
+        request: Request<B>,
         principal: VerifiedPrincipal,
     ) -> Response<ReplyBody> {
         if request.method() != Method::GET {
@@ -138,9 +137,9 @@ impl DuplexRoutes {
         }
     }
 
-    fn upgrade(
+    fn upgrade<B>(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<B>,
         principal: VerifiedPrincipal,
     ) -> Result<Response<ReplyBody>, Refused> {
         let accept = accept(request.headers())?;

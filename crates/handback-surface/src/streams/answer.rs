@@ -32,8 +32,8 @@ pub(crate) fn error(status: StatusCode, code: &str, message: &str) -> Response<R
 
 /// An offset as a header has it.
 pub(super) fn offset(number: u64) -> HeaderValue {
-    let text = Offset::after(number).to_string();
-    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("0"))
+    let text = Offset::after(number).to_bytes();
+    HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("0"))
 }
 
 impl From<Bad> for Response<ReplyBody> {

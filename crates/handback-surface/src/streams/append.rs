@@ -9,7 +9,7 @@ use hyper::header::HeaderValue;
 use hyper::{Request, Response, StatusCode};
 
 use super::answer;
-use super::params::{self, Bad, CLOSED, NEXT_OFFSET, PRODUCER_EPOCH, PRODUCER_SEQ};
+use super::params::{self, Bad, CLOSED, NEXT_OFFSET, PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQ};
 use super::routes::{Answered, StreamRoutes, body};
 use super::ticket::PRODUCER_ACQUIRE;
 use crate::body::ReplyBody;
@@ -65,11 +65,13 @@ impl StreamRoutes {
                 Some(Payload::parse(body, is_json).map_err(|error| Bad(error.sentence()))?)
             }
         };
+        // Who has a ticket may get a fresh one.
+        let renewed = ticket.map(|ticket| (ticket, producer.clone()));
         // What the body is depends on the stream: it goes to this one, or to none.
         let mut append = Append::new(name, payload, closes, now)
             .to(view.meta.id())
             .key(keys.into_own())
-            .producer(producer.clone())
+            .producer(producer)
             .writer_seq(writer_seq);
         if let Some(content_type) = content_type {
             append = append.content_type(content_type);
@@ -79,11 +81,13 @@ impl StreamRoutes {
             return Ok(answer::status(StatusCode::NO_CONTENT));
         };
         if appended.differs {
-            let producer = producer.as_ref().map(|tag| tag.id.as_str());
-            tracing::warn!(stream = ?name, producer, "a sequence came again with other bytes");
+            let producer = headers.get(PRODUCER_ID);
+            tracing::warn!(stream = ?name, ?producer, "a sequence came again with other bytes");
         }
         let mut response = appended_response(&appended, size > 0);
-        self.renew(principal, &view, producer.as_ref(), ticket, &mut response);
+        if let Some((ticket, Some(tag))) = renewed {
+            self.renew(principal, &view, &tag, &ticket, &mut response);
+        }
         Ok(response)
     }
 }

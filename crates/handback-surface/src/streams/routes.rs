@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use handback_identity::VerifiedPrincipal;
 use handback_store::{Kv, StoreError};
 use handback_stream::{Command, MAX_PAYLOAD_BYTES, NameId, SigningKey, StreamName, View, duplex};
 use handback_token::Sealer;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use hyper::body::Body;
 use hyper::header::{ALLOW, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -83,6 +83,9 @@ const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 /// all of it before they listen get the answer.
 const DRAIN_BYTES_MAX: usize = 4 * MAX_PAYLOAD_BYTES;
 
+/// How long a body may take to arrive: the largest one, on a slow line.
+const BODY_TIME: Duration = Duration::from_secs(60);
+
 impl StreamRoutes {
     /// Routes to these streams.
     #[must_use]
@@ -134,15 +137,16 @@ impl StreamRoutes {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let owner = &principal.binding();
-        let path = request.uri().path().to_owned();
+        let path = request.uri().path();
         if let Some(control) = path.strip_prefix(PREFIX).and_then(|path| path.strip_prefix(CONTROL))
         {
+            let control = control.to_owned();
             return match &self.subscriptions {
-                Some(subscriptions) => subscriptions.handle(request, control, owner).await,
+                Some(subscriptions) => subscriptions.handle(request, &control, owner).await,
                 None => answer::refused(&handback_stream::Refusal::NotFound),
             };
         }
-        let name = match stream_name(owner, &path) {
+        let name = match stream_name(owner, path) {
             Ok(name) => name,
             Err(bad) => return bad.into(),
         };
@@ -203,20 +207,30 @@ impl StreamRoutes {
 /// An answer, or another one.
 pub(super) type Answered = Result<Response<ReplyBody>, Box<Response<ReplyBody>>>;
 
-/// Reads a body of at most [`MAX_PAYLOAD_BYTES`].
+/// Reads a body of at most [`MAX_PAYLOAD_BYTES`], which comes within [`BODY_TIME`].
 pub(super) async fn body<B>(body: B) -> Result<Bytes, Box<Response<ReplyBody>>>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    tokio::time::timeout(BODY_TIME, whole(body)).await.unwrap_or_else(|_| {
+        let text = format!("the body took more than {} s", BODY_TIME.as_secs());
+        Err(Box::new(answer::error(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", &text)))
+    })
+}
+
+async fn whole<B>(body: B) -> Result<Bytes, Box<Response<ReplyBody>>>
+where
+    B: Body<Data = Bytes> + Send,
+{
     let too_large = || {
         let text = format!("the body has more than {MAX_PAYLOAD_BYTES} bytes");
         Box::new(answer::error(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", &text))
     };
-    let expected = body.size_hint().exact();
-    if expected.is_some_and(|bytes| bytes > MAX_PAYLOAD_BYTES as u64) {
+    let is_too_large = body.size_hint().lower() > MAX_PAYLOAD_BYTES as u64;
+    let mut body = std::pin::pin!(body);
+    if is_too_large {
         let mut drained = 0;
-        let mut body = std::pin::pin!(body);
         while let Some(Ok(frame)) = body.frame().await {
             drained += frame.data_ref().map_or(0, Bytes::len);
             if drained > DRAIN_BYTES_MAX {
@@ -225,11 +239,24 @@ where
         }
         return Err(too_large());
     }
-    match Limited::new(body, MAX_PAYLOAD_BYTES).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(_) => Err(Box::new(Bad("the body ended too early").into())),
+    // Most bodies are one piece, which is taken as it is.
+    let (mut first, mut joined) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Bad("the body ended too early"))?;
+        let Ok(piece) = frame.into_data() else { continue };
+        if first.len().max(joined.len()) + piece.len() > MAX_PAYLOAD_BYTES {
+            return Err(too_large());
+        }
+        if first.is_empty() {
+            first = piece;
+            continue;
+        }
+        if joined.is_empty() {
+            joined.extend_from_slice(&first);
+        }
+        joined.extend_from_slice(&piece);
     }
+    Ok(if joined.is_empty() { first } else { joined.freeze() })
 }
 
 /// What is answered to who would change a stream of a duplex, which is driven by its connection. The

@@ -129,11 +129,10 @@ impl StreamRoutes {
         &self,
         principal: &VerifiedPrincipal,
         view: &View,
-        producer: Option<&ProducerTag>,
-        ticket: Option<Ticket>,
+        tag: &ProducerTag,
+        Ticket { opened }: &Ticket,
         response: &mut Response<ReplyBody>,
     ) {
-        let (Some(Ticket { opened }), Some(tag)) = (ticket, producer) else { return };
         let now = self.seconds();
         let left = opened.expires_at().as_secs().saturating_sub(now.as_secs());
         if left > u64::from(Resume::DEFAULT_TTL_S) * 2 / 3 {
@@ -142,7 +141,7 @@ impl StreamRoutes {
         let payload = encode(view.meta.id(), tag.epoch);
         let renewed = self.tickets().and_then(|tickets| {
             let bound = tickets.bound(principal, view, &tag.id)?;
-            bound.seal_after(&opened, &mut rand::rng(), now, &payload).map_err(|_| unsealed())
+            bound.seal_after(opened, &mut rand::rng(), now, &payload).map_err(|_| unsealed())
         });
         // Who gets none acquires again in time.
         if let Ok(ticket) = renewed {

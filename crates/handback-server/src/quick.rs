@@ -1,0 +1,299 @@
+//! The quick way for small appends.
+//!
+//! Most requests are appends, and most of what they cost is HTTP in general: a task to read the body
+//! through, a timer for each head. So a connection starts here. As long as its requests are small
+//! appends that say nothing unusual, they are read whole, answered by the same router as all others,
+//! and written at once. With the first one that is anything else, the connection goes to hyper, with
+//! what was read of it, and stays there. What is not certainly an ordinary request is not judged
+//! here.
+
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::{Bytes, BytesMut};
+use handback_surface::body::ReplyBody;
+use handback_surface::streams::PREFIX;
+use http_body_util::Full;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep};
+
+use crate::router::Router;
+
+/// Bytes of a request that is answered here: a larger one need not be quick.
+const REQUEST_BYTES_MAX: usize = 16 << 10;
+
+/// Headers of one.
+const HEADERS_MAX: usize = 16;
+
+/// What is made room for at a time.
+const READ_BYTES: usize = 4 << 10;
+
+/// How long a client may take to read an answer.
+const WRITE_TIME: Duration = Duration::from_secs(30);
+
+/// What becomes of a connection.
+pub(crate) enum Rest {
+    /// It is over.
+    Over,
+    /// Somebody else goes on, with this in front of what is still to be read.
+    Other(TcpStream, Bytes),
+}
+
+/// Answers small appends until something else comes. Each may take `time` to arrive.
+pub(crate) async fn serve(
+    mut stream: TcpStream,
+    router: &Arc<Router>,
+    stop: &mut watch::Receiver<bool>,
+    time: Duration,
+) -> io::Result<Rest> {
+    let mut buffer = BytesMut::with_capacity(READ_BYTES);
+    let mut output = Vec::with_capacity(512);
+    let mut date = Date::default();
+    let stops = stop.wait_for(|stop| *stop);
+    let mut stops = std::pin::pin!(stops);
+    // One timer for all requests: setting it again for each is not free.
+    let mut timer = std::pin::pin!(tokio::time::sleep(time));
+    loop {
+        let deadline = Instant::now() + time;
+        let request = loop {
+            match Found::parse(&buffer) {
+                Found::Append(request) => break request,
+                Found::Other => return Ok(Rest::Other(stream, buffer.freeze())),
+                Found::Part => {}
+            }
+            buffer.reserve(READ_BYTES);
+            let read = tokio::select! {
+                biased;
+                read = stream.read_buf(&mut buffer) => read?,
+                _ = stops.as_mut() => return Ok(Rest::Over),
+                () = expired(timer.as_mut(), deadline) => return Ok(Rest::Over),
+            };
+            if read == 0 {
+                return Ok(Rest::Over);
+            }
+        };
+        let Some(request) = request.take(&mut buffer) else {
+            return Ok(Rest::Other(stream, buffer.freeze()));
+        };
+        let response = router.handle(request).await;
+        output.clear();
+        if !write(&response, date.now(), &mut output) {
+            // No append is answered so: there is nothing to be done about it.
+            return Ok(Rest::Over);
+        }
+        let written = match stream.try_write(&output) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        if let Some(rest) = output.get(written..).filter(|rest| !rest.is_empty()) {
+            let sent = tokio::time::timeout(WRITE_TIME, stream.write_all(rest)).await;
+            sent.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        }
+    }
+}
+
+/// Waits for a deadline, with a timer that was set for an earlier one.
+async fn expired(mut timer: Pin<&mut Sleep>, deadline: Instant) {
+    loop {
+        timer.as_mut().await;
+        if Instant::now() >= deadline {
+            return;
+        }
+        timer.as_mut().reset(deadline);
+    }
+}
+
+/// What there is at the beginning of a buffer.
+#[derive(Debug)]
+enum Found {
+    /// Not enough to tell.
+    Part,
+    /// All of a small append.
+    Append(Places),
+    /// Something else.
+    Other,
+}
+
+/// Where the parts of a request are.
+#[derive(Debug)]
+struct Places {
+    path: Place,
+    headers: [(Place, Place); HEADERS_MAX],
+    count: usize,
+    body: Place,
+}
+
+/// From where to where: within [`REQUEST_BYTES_MAX`], and small, because there are many.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place(u16, u16);
+
+const _: () = assert!(REQUEST_BYTES_MAX <= u16::MAX as usize, "places have room for it");
+
+impl Place {
+    fn new(start: usize, end: usize) -> Option<Self> {
+        Some(Self(u16::try_from(start).ok()?, u16::try_from(end).ok()?))
+    }
+
+    fn range(self) -> Range<usize> {
+        self.0.into()..self.1.into()
+    }
+}
+
+const METHOD: &[u8] = b"POST ";
+
+impl Found {
+    fn parse(buffer: &[u8]) -> Self {
+        let start = METHOD.iter().chain(PREFIX.as_bytes());
+        if buffer.iter().zip(start).any(|(byte, expected)| byte != expected) {
+            return Self::Other;
+        }
+        match Self::parse_post(buffer) {
+            None if buffer.len() < REQUEST_BYTES_MAX => Self::Part,
+            None => Self::Other,
+            Some(found) => found,
+        }
+    }
+
+    /// Nothing if there is more to come.
+    fn parse_post(buffer: &[u8]) -> Option<Self> {
+        let mut parsed = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut parsed);
+        let head = match request.parse(buffer) {
+            Ok(httparse::Status::Complete(bytes)) => bytes,
+            Ok(httparse::Status::Partial) => return None,
+            Err(_) => return Some(Self::Other),
+        };
+        let (Some("POST"), Some(1), Some(path)) = (request.method, request.version, request.path)
+        else {
+            return Some(Self::Other);
+        };
+        let place = |part: &[u8]| {
+            let start = part.as_ptr().addr().wrapping_sub(buffer.as_ptr().addr());
+            Place::new(start, start + part.len())
+        };
+        let mut headers = [(Place::default(), Place::default()); HEADERS_MAX];
+        let mut count = 0;
+        let mut length = None;
+        for (header, kept) in request.headers.iter().zip(&mut headers) {
+            let name = header.name;
+            if name.eq_ignore_ascii_case("content-length") {
+                match (length, decimal(header.value)) {
+                    (None, Some(bytes)) => length = Some(bytes),
+                    _ => return Some(Self::Other),
+                }
+            } else if CHANGES.iter().any(|change| name.eq_ignore_ascii_case(change)) {
+                return Some(Self::Other);
+            }
+            let (Some(name), Some(value)) = (place(name.as_bytes()), place(header.value)) else {
+                return Some(Self::Other);
+            };
+            *kept = (name, value);
+            count += 1;
+        }
+        let end = length.and_then(|length| head.checked_add(length));
+        let Some(end) = end.filter(|end| *end <= REQUEST_BYTES_MAX) else {
+            return Some(Self::Other);
+        };
+        if end > buffer.len() {
+            return None;
+        }
+        let (Some(path), Some(body)) = (place(path.as_bytes()), Place::new(head, end)) else {
+            return Some(Self::Other);
+        };
+        Some(Self::Append(Places { path, headers, count, body }))
+    }
+}
+
+/// Headers that change how a request or what follows it is read.
+const CHANGES: [&str; 4] = ["transfer-encoding", "connection", "expect", "upgrade"];
+
+fn decimal(text: &[u8]) -> Option<usize> {
+    let is_plain = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_plain.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
+}
+
+impl Places {
+    /// Takes the request out of the buffer. Nothing, and the buffer stays, if a part of it is not
+    /// what HTTP allows.
+    fn take(self, buffer: &mut BytesMut) -> Option<Request<Full<Bytes>>> {
+        let whole = buffer.split_to(self.body.1.into()).freeze();
+        let request = self.request(&whole);
+        if request.is_none() {
+            let mut all = BytesMut::from(whole);
+            all.unsplit(std::mem::take(buffer));
+            *buffer = all;
+        }
+        request
+    }
+
+    fn request(&self, whole: &Bytes) -> Option<Request<Full<Bytes>>> {
+        let mut headers = HeaderMap::with_capacity(self.count);
+        for (name, value) in self.headers.iter().take(self.count) {
+            let name = HeaderName::from_bytes(whole.get(name.range())?).ok()?;
+            let value = HeaderValue::from_maybe_shared(whole.slice(value.range())).ok()?;
+            headers.append(name, value);
+        }
+        let body = Full::new(whole.slice(self.body.range()));
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = Uri::from_maybe_shared(whole.slice(self.path.range())).ok()?;
+        *request.headers_mut() = headers;
+        Some(request)
+    }
+}
+
+/// Writes a response. False if it is one that others have to write.
+fn write(response: &Response<ReplyBody>, date: &[u8], out: &mut Vec<u8>) -> bool {
+    let ReplyBody::Whole(body) = response.body() else { return false };
+    let status = response.status();
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(status.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    let mut line = |name: &[u8], value: &[u8]| {
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(name);
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value);
+    };
+    for (name, value) in response.headers() {
+        line(name.as_str().as_bytes(), value.as_bytes());
+    }
+    line(b"date", date);
+    let length = body.as_ref().map_or(0, Bytes::len);
+    if status != StatusCode::NO_CONTENT {
+        line(b"content-length", itoa::Buffer::new().format(length).as_bytes());
+    }
+    out.extend_from_slice(b"\r\n\r\n");
+    if let Some(body) = body {
+        out.extend_from_slice(body);
+    }
+    true
+}
+
+/// The time as HTTP has it, made once a second.
+#[derive(Debug, Default)]
+struct Date {
+    second: u64,
+    text: String,
+}
+
+impl Date {
+    fn now(&mut self) -> &[u8] {
+        let now = SystemTime::now();
+        let second = now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        if second != self.second || self.text.is_empty() {
+            self.second = second;
+            self.text = httpdate::fmt_http_date(now);
+        }
+        self.text.as_bytes()
+    }
+}
