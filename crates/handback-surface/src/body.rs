@@ -1,6 +1,7 @@
 //! Bodies of responses: whole, or as they come.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -9,13 +10,33 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
 /// The body of a response.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ReplyBody {
     /// All of it, if there is one.
     Whole(Option<Bytes>),
     /// What another task sends, until it stops.
     Sent(mpsc::Receiver<Bytes>),
+    /// What is made when the connection has room for it.
+    Made(Making),
+}
+
+/// The next piece of a body, and what makes the one after it; nothing at the end.
+pub type Making = Pin<Box<dyn Future<Output = Option<(Bytes, Box<dyn Pieces>)>> + Send>>;
+
+/// Makes the pieces of a body, one after another.
+pub trait Pieces: Send {
+    /// Makes the next one.
+    fn next(self: Box<Self>) -> Making;
+}
+
+impl fmt::Debug for ReplyBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(bytes) => f.debug_tuple("Whole").field(bytes).finish(),
+            Self::Sent(_) => f.write_str("Sent(..)"),
+            Self::Made(_) => f.write_str("Made(..)"),
+        }
+    }
 }
 
 impl ReplyBody {
@@ -46,11 +67,24 @@ impl Body for ReplyBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match self.get_mut() {
+        let this = self.get_mut();
+        match this {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Sent(receiver) => {
                 receiver.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
+            Self::Made(making) => match making.as_mut().poll(context) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Some((bytes, pieces))) => {
+                    *making = pieces.next();
+                    Poll::Ready(Some(Ok(Frame::data(bytes))))
+                }
+                Poll::Ready(None) => {
+                    // What has ended is not asked again.
+                    *this = Self::Whole(None);
+                    Poll::Ready(None)
+                }
+            },
         }
     }
 
@@ -63,7 +97,7 @@ impl Body for ReplyBody {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Sent(_) => SizeHint::default(),
+            Self::Sent(_) | Self::Made(_) => SizeHint::default(),
         }
     }
 }

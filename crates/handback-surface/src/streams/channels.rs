@@ -16,6 +16,9 @@ const TAIL_RECORDS: usize = 64;
 /// Bytes of them.
 const TAIL_BYTES: usize = 256 << 10;
 
+/// Bytes of an event that is kept for other readers.
+const EVENT_BYTES: usize = 16 << 10;
+
 /// All that readers see.
 pub(super) struct Shown {
     channels: RwLock<HashMap<NameId, Arc<Channel>>>,
@@ -32,6 +35,16 @@ pub(super) struct Shown {
 pub(super) struct Channel {
     pub(super) view: watch::Sender<Option<View>>,
     pub(super) tail: Mutex<Tail>,
+    /// The last event that was made for those who read along: all of them get the same.
+    event: Mutex<Option<Event>>,
+}
+
+/// Records as an event has them.
+struct Event {
+    id: StreamId,
+    after: u64,
+    upto: u64,
+    text: Bytes,
 }
 
 /// The last records of a stream.
@@ -80,7 +93,8 @@ impl Shown {
                 }
                 (None, Some(view)) => {
                     let view = watch::Sender::new(Some(view));
-                    let channel = Arc::new(Channel { view, tail: Mutex::default() });
+                    let channel =
+                        Arc::new(Channel { view, tail: Mutex::default(), event: Mutex::default() });
                     let mut channels =
                         self.channels.write().unwrap_or_else(PoisonError::into_inner);
                     channels.insert(name, channel);
@@ -107,6 +121,25 @@ impl Shown {
         }
         self.publish(gone);
         self.publish(views);
+    }
+}
+
+impl Channel {
+    /// The event of all records of a view after a number, if it was made already.
+    pub(super) fn event(&self, view: &View, after: u64) -> Option<Bytes> {
+        let event = lock(&self.event);
+        let event = event.as_ref()?;
+        let is_same =
+            event.id == view.meta.id() && event.after == after && event.upto == view.number;
+        is_same.then(|| event.text.clone())
+    }
+
+    /// Keeps an event for others. Not one that only those may see who have a key.
+    pub(super) fn keep_event(&self, view: &View, after: u64, text: &Bytes) {
+        if text.len() <= EVENT_BYTES && view.meta.key_commitment().is_none() {
+            let (id, upto, text) = (view.meta.id(), view.number, text.clone());
+            *lock(&self.event) = Some(Event { id, after, upto, text });
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use handback_stream::{
 };
 use tokio::sync::watch;
 
-use super::channels::Shown;
+use super::channels::{Channel, Shown};
 use super::log;
 use super::sweep::Sweep;
 use super::turns::Turns;
@@ -120,6 +120,12 @@ impl Streams {
         answer.await.unwrap_or(Err(NotTaken::Stopping))
     }
 
+    /// Has a command wait, and nobody come for it.
+    #[cfg(test)]
+    pub(super) fn push_for_tests(&self, command: Command) -> (super::queue::Answer, bool) {
+        self.turns.queue.push(command, 0).unwrap()
+    }
+
     /// A stream as it is now.
     #[must_use]
     pub fn view(&self, name: NameId) -> Option<View> {
@@ -132,6 +138,11 @@ impl Streams {
         let receiver = self.shown.channel(name)?.view.subscribe();
         let is_there = receiver.borrow().is_some();
         is_there.then_some(receiver)
+    }
+
+    /// What readers of a stream share.
+    pub(super) fn channel(&self, name: NameId) -> Option<Arc<Channel>> {
+        self.shown.channel(name)
     }
 
     /// Paths of all streams of an owner that are not deleted, with how far they go.

@@ -1,5 +1,6 @@
 //! Reads that wait: long polls and event streams.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -8,17 +9,18 @@ use bytes::Bytes;
 use handback_stream::{NameId, Offset, RecordKeys, View};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
-use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep};
 
+use super::channels::Channel;
 use super::params::{CLOSED, CURSOR, NEXT_OFFSET, Query, SSE_ENCODING, UP_TO_DATE};
 use super::read::{Page, page_response};
 use super::routes::{Answered, StreamRoutes};
 use super::{answer, cursor};
-use crate::body::ReplyBody;
+use crate::body::{Making, Pieces, ReplyBody};
 
-/// Parts of an event stream that wait for a slow reader. It reads the rest from the log later.
-const EVENTS_AHEAD: usize = 2;
+/// Bytes of a control event, about.
+const CONTROL_BYTES: usize = 160;
 
 /// Bytes of one event: what a reader that does not read holds a few times.
 const EVENT_BYTES: usize = 128 << 10;
@@ -109,22 +111,26 @@ impl StreamRoutes {
         after: u64,
         query: &Query,
     ) -> Answered {
-        let watch = self.streams.watch(view.meta.id().name());
+        let name = view.meta.id().name();
         let gone = || Box::new(answer::refused(&handback_stream::Refusal::NotFound));
-        let watch = watch.ok_or_else(gone)?;
+        let channel = self.streams.channel(name).ok_or_else(gone)?;
+        let watch = channel.view.subscribe();
         let is_text = view.meta.is_text();
-        let (sender, receiver) = mpsc::channel(EVENTS_AHEAD);
+        let ends = Instant::now() + self.settings.sse_life;
         let events = Events {
             routes: self.clone(),
+            closing: self.streams.closing(),
+            timer: Box::pin(tokio::time::sleep(self.settings.long_poll)),
+            channel,
             watch,
             view,
             keys,
             after,
             cursor: query.cursor.clone(),
-            sender,
+            ends,
+            state: State::First,
         };
-        tokio::spawn(events.run());
-        let mut response = Response::new(ReplyBody::Sent(receiver));
+        let mut response = Response::new(ReplyBody::Made(Box::new(events).next()));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -144,116 +150,175 @@ fn is_news(view: Option<&View>, seen: &View) -> bool {
     })
 }
 
-/// One event stream.
+/// One event stream. Events are made when the connection has room for them, by the task of the
+/// connection itself.
 struct Events {
     routes: StreamRoutes,
+    channel: Arc<Channel>,
     watch: watch::Receiver<Option<View>>,
+    closing: watch::Receiver<bool>,
+    /// For the next rest: set for an earlier one, it is set again when it fires.
+    timer: Pin<Box<Sleep>>,
     view: View,
     keys: Arc<RecordKeys>,
     after: u64,
     cursor: Option<String>,
-    sender: mpsc::Sender<Bytes>,
+    /// When it is time to come back.
+    ends: Instant,
+    state: State,
+}
+
+/// Where an event stream is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing was said yet.
+    First,
+    /// There is more to read.
+    Reads,
+    /// All was read, and more may come.
+    Waits,
+    /// Nothing more is said.
+    Over,
+}
+
+/// What a wait ended with.
+enum Waited {
+    News,
+    /// It takes long, and the reader is to be told that nothing came.
+    Still,
+    Over,
+}
+
+impl Pieces for Events {
+    fn next(self: Box<Self>) -> Making {
+        Box::pin(async move {
+            let mut this = self;
+            let text = this.event().await?;
+            Some((text, this as Box<dyn Pieces>))
+        })
+    }
 }
 
 impl Events {
-    /// Sends events until the stream ends, the reader goes away, or it is time to come back.
-    async fn run(mut self) {
-        let ends = Instant::now() + self.routes.settings.sse_life;
-        let mut is_first = true;
+    /// The next event. Nothing if the stream ends, or if it is time to come back.
+    async fn event(&mut self) -> Option<Bytes> {
         loop {
-            let page = self.routes.page_of(&self.view, &self.keys, self.after, EVENT_BYTES).await;
-            let Ok(page) = page else { return };
-            self.after = page.upto;
+            match self.state {
+                State::Over => return None,
+                State::First | State::Reads => {}
+                State::Waits => match self.wait().await {
+                    Waited::News => {}
+                    Waited::Still => return Some(self.with_control(&[], true)),
+                    Waited::Over => return None,
+                },
+            }
+            let data = self.data().await?;
             let is_end = self.after >= self.view.number;
+            let is_over = (is_end && self.view.closed) || Instant::now() >= self.ends;
             // Nothing to say of records without data, but at the start and at the end.
-            if !page.is_empty() || is_first || (is_end && self.view.closed) {
-                is_first = false;
-                if self.sender.send(self.text(&page, is_end)).await.is_err() {
-                    return;
-                }
-            }
-            if (is_end && self.view.closed) || Instant::now() >= ends {
-                return;
-            }
-            if is_end && !self.wait(ends).await {
-                return;
+            let says =
+                !data.is_empty() || self.state == State::First || (is_end && self.view.closed);
+            self.state = match (is_over, is_end) {
+                (true, _) => State::Over,
+                (false, true) => State::Waits,
+                (false, false) => State::Reads,
+            };
+            if says {
+                return Some(self.with_control(&data, is_end));
             }
         }
     }
 
-    /// Waits for news; says at times that there are none. False if there is nothing to wait for.
-    async fn wait(&mut self, ends: Instant) -> bool {
-        let mut closing = self.routes.streams.closing();
+    /// The next records as an event: those that read along share it.
+    async fn data(&mut self) -> Option<Bytes> {
+        let after = self.after;
+        if let Some(event) = self.channel.event(&self.view, after) {
+            self.after = self.view.number;
+            return Some(event);
+        }
+        let page = self.routes.page_of(&self.view, &self.keys, after, EVENT_BYTES).await.ok()?;
+        self.after = page.upto;
+        let data = self.text(&page);
+        if page.upto == self.view.number {
+            self.channel.keep_event(&self.view, after, &data);
+        }
+        Some(data)
+    }
+
+    /// Waits for news.
+    async fn wait(&mut self) -> Waited {
+        let rest = (Instant::now() + self.routes.settings.long_poll).min(self.ends);
         loop {
-            let rest = Instant::now() + self.routes.settings.long_poll;
             let seen = &self.view;
             // Cloned, since what it borrows from the channel may not outlive the wait.
             let changed = tokio::select! {
-                () = self.sender.closed() => return false,
-                _ = closing.wait_for(|closing| *closing) => return false,
-                changed = tokio::time::timeout_at(
-                    ends.min(rest),
-                    self.watch.wait_for(|view| is_news(view.as_ref(), seen)),
-                ) => changed.map(|changed| changed.map(|view| view.clone())),
-            };
-            match changed {
-                Ok(Ok(view)) => {
-                    let Some(view) = view else { return false };
-                    if view.deleted || view.meta.id() != self.view.meta.id() {
-                        return false;
+                biased;
+                changed = self.watch.wait_for(|view| is_news(view.as_ref(), seen)) => {
+                    changed.map(|view| view.clone())
+                }
+                _ = self.closing.wait_for(|closing| *closing) => return Waited::Over,
+                () = self.timer.as_mut() => {
+                    let now = Instant::now();
+                    if now >= self.ends {
+                        return Waited::Over;
                     }
+                    if now >= rest {
+                        self.timer.as_mut().reset(now + self.routes.settings.long_poll);
+                        self.view.meta.touch(self.routes.streams.now());
+                        return Waited::Still;
+                    }
+                    self.timer.as_mut().reset(rest);
+                    continue;
+                }
+            };
+            return match changed {
+                Ok(Some(view)) if !view.deleted && view.meta.id() == self.view.meta.id() => {
                     view.meta.touch(self.routes.streams.now());
                     self.view = view;
-                    return true;
+                    Waited::News
                 }
-                Ok(Err(_)) => return false,
-                Err(_) if Instant::now() >= ends => return false,
-                Err(_) => {
-                    self.view.meta.touch(self.routes.streams.now());
-                    let still = self.control(true);
-                    if self.sender.send(still.into()).await.is_err() {
-                        return false;
-                    }
-                }
-            }
+                _ => Waited::Over,
+            };
         }
     }
 
-    /// What was read as an event, and where that leads to.
-    fn text(&self, page: &Page, is_end: bool) -> Bytes {
-        let mut out = String::new();
-        if !page.is_empty() {
-            out.push_str("event: data\n");
-            let body = page.body(self.view.meta.is_json());
-            if self.view.meta.is_text() {
-                write_lines(&String::from_utf8_lossy(&body), &mut out);
-            } else {
-                write_lines(&STANDARD.encode(&body), &mut out);
-            }
+    /// What was read as an event.
+    fn text(&self, page: &Page) -> Bytes {
+        if page.is_empty() {
+            return Bytes::new();
         }
-        out.push_str(&self.control(is_end));
+        let mut out = String::from("event: data\n");
+        let body = page.body(self.view.meta.is_json());
+        if self.view.meta.is_text() {
+            write_lines(&String::from_utf8_lossy(&body), &mut out);
+        } else {
+            write_lines(&STANDARD.encode(&body), &mut out);
+        }
         out.into()
     }
 
-    fn control(&self, is_end: bool) -> String {
-        let mut said = serde_json::json!({
-            "streamNextOffset": Offset::after(self.after).to_string(),
-        });
-        if let serde_json::Value::Object(members) = &mut said {
-            if is_end && self.view.closed {
-                members.insert("streamClosed".to_owned(), true.into());
-            } else {
-                let (now, sent) = (self.routes.streams.now(), self.cursor.as_deref());
-                let cursor = cursor::next(now, sent, rand::random());
-                members.insert("streamCursor".to_owned(), cursor.into());
-            }
-            if is_end {
-                members.insert("upToDate".to_owned(), true.into());
-            }
+    /// An event, and where it leads to.
+    fn with_control(&self, event: &[u8], is_end: bool) -> Bytes {
+        let mut out = Vec::with_capacity(event.len() + CONTROL_BYTES);
+        out.extend_from_slice(event);
+        out.extend_from_slice(b"event: control\ndata:{");
+        if is_end && self.view.closed {
+            out.extend_from_slice(b"\"streamClosed\":true");
+        } else {
+            let (now, sent) = (self.routes.streams.now(), self.cursor.as_deref());
+            let cursor = cursor::next(now, sent, rand::random());
+            out.extend_from_slice(b"\"streamCursor\":\"");
+            out.extend_from_slice(cursor.as_bytes());
+            out.push(b'"');
         }
-        let mut out = String::from("event: control\n");
-        write_lines(&said.to_string(), &mut out);
-        out
+        out.extend_from_slice(b",\"streamNextOffset\":\"");
+        out.extend_from_slice(&Offset::after(self.after).to_bytes());
+        out.push(b'"');
+        if is_end {
+            out.extend_from_slice(b",\"upToDate\":true");
+        }
+        out.extend_from_slice(b"}\n\n");
+        out.into()
     }
 }
 

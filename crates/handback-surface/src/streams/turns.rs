@@ -65,11 +65,12 @@ impl Turns {
 
     /// Sees to it that what waits is taken.
     pub(super) fn attend(self: &Arc<Self>) {
+        // Before anything else: should a turn panic, somebody still has to leave the queue.
+        let attendance = Attendance(Arc::clone(self));
         let is_crowded = self.is_crowded.load(Ordering::Relaxed);
         if !is_crowded {
             self.turn();
         }
-        let attendance = Attendance(Arc::clone(self));
         // Without a runtime, all is done here and now.
         if let Ok(runtime) = Handle::try_current() {
             self.runtime.get_or_init(|| runtime.clone());
@@ -211,5 +212,262 @@ impl Attendance {
 impl Drop for Attendance {
     fn drop(&mut self) {
         while self.0.turn() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU8;
+
+    use bytes::Bytes;
+    use handback_store::{Batch, LogId, MemoryStore, ReadLimit, Record, StoreError};
+    use handback_stream::{Append, Command, Create, Life, Payload, Reply, SigningKey, StreamName};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::super::driver::{NotTaken, Streams};
+    use super::*;
+
+    const WORKS: u8 = 0;
+    const FAILS: u8 = 1;
+    const PANICS: u8 = 2;
+    const STALLS: u8 = 3;
+
+    /// Longer than it takes the keeper to notice.
+    const STALL: Duration = Duration::from_millis(1500);
+
+    /// A log that does what it is told to.
+    #[derive(Debug, Default)]
+    struct Moody {
+        inner: MemoryStore,
+        mood: AtomicU8,
+    }
+
+    impl Log for Moody {
+        fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+            match self.mood.load(Ordering::SeqCst) {
+                FAILS => return Err(StoreError::Broken("as told".to_owned())),
+                PANICS => panic!("as told"),
+                STALLS => std::thread::sleep(STALL),
+                _ => {}
+            }
+            self.inner.commit(batch)
+        }
+
+        fn read(&self, log: LogId, from: u64, limit: ReadLimit) -> Result<Vec<Record>, StoreError> {
+            self.inner.read(log, from, limit)
+        }
+
+        fn last(&self, log: LogId) -> Result<Option<Record>, StoreError> {
+            self.inner.last(log)
+        }
+
+        fn note(&self, log: LogId) -> Result<Option<Bytes>, StoreError> {
+            self.inner.note(log)
+        }
+
+        fn noted(
+            &self,
+            after: Option<LogId>,
+            limit: usize,
+        ) -> Result<Vec<(LogId, Bytes)>, StoreError> {
+            self.inner.noted(after, limit)
+        }
+
+        fn recover(&self) -> Result<(), StoreError> {
+            match self.mood.load(Ordering::SeqCst) {
+                FAILS => Err(StoreError::Broken("as told".to_owned())),
+                _ => self.inner.recover(),
+            }
+        }
+    }
+
+    fn open() -> (Arc<Streams>, Arc<Moody>) {
+        let log = Arc::new(Moody::default());
+        let key = Arc::new(SigningKey::from_seed(&[7; 32]).unwrap());
+        let clock: Clock = Arc::new(|| 1000);
+        let streams = Streams::open(Arc::clone(&log) as _, Some(key), clock, Mode::Memory);
+        (streams.unwrap(), log)
+    }
+
+    fn name() -> StreamName {
+        StreamName::new("owner", "s").unwrap()
+    }
+
+    async fn create(streams: &Streams) {
+        let create = Create {
+            name: name(),
+            content_type: Some("text/plain".to_owned()),
+            life: Life::Unlimited,
+            closed: false,
+            payload: None,
+            fork: None,
+            key_commitment: None,
+            incarnation: 1,
+        };
+        streams.command(Command::Create(Box::new(create)), 0).await.unwrap();
+    }
+
+    async fn append(streams: &Streams) -> Result<u64, NotTaken> {
+        let payload = Payload::parse(Bytes::from_static(b"x"), false).unwrap();
+        let append = Append::new(name().id(), Some(payload), false, 1000);
+        match streams.command(Command::Append(append), 1).await? {
+            Reply::Appended(appended) => Ok(appended.number),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn until_taken(streams: &Streams) -> u64 {
+        for _ in 0..100 {
+            if let Ok(number) = append(streams).await {
+                return number;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the store did not come back")
+    }
+
+    #[tokio::test]
+    async fn after_a_failure_nothing_is_taken_until_the_store_is_back() {
+        let (streams, log) = open();
+        create(&streams).await;
+        assert_eq!(append(&streams).await, Ok(1));
+        log.mood.store(FAILS, Ordering::SeqCst);
+        for _ in 0..3 {
+            assert!(matches!(append(&streams).await, Err(NotTaken::ReadOnly(_))));
+            assert!(matches!(*streams.mode().borrow(), Mode::ReadOnly(_)));
+            // Nothing of it is shown.
+            assert_eq!(streams.view(name().id()).unwrap().number, 1);
+        }
+        log.mood.store(WORKS, Ordering::SeqCst);
+        assert_eq!(until_taken(&streams).await, 2);
+        assert_eq!(*streams.mode().borrow(), Mode::Memory);
+        assert_eq!(streams.view(name().id()).unwrap().number, 2);
+    }
+
+    #[tokio::test]
+    async fn a_sweep_that_fails_is_a_failure() {
+        let (streams, log) = open();
+        create(&streams).await;
+        log.mood.store(FAILS, Ordering::SeqCst);
+        let is_read_only = |mode: &Mode| matches!(mode, Mode::ReadOnly(_));
+        let mut mode = streams.mode();
+        let failed = tokio::time::timeout(Duration::from_secs(5), mode.wait_for(is_read_only));
+        assert!(failed.await.is_ok());
+        log.mood.store(WORKS, Ordering::SeqCst);
+        assert_eq!(until_taken(&streams).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_panic_while_writing_is_a_failure() {
+        let (streams, log) = open();
+        create(&streams).await;
+        log.mood.store(PANICS, Ordering::SeqCst);
+        let panicked = {
+            let streams = Arc::clone(&streams);
+            tokio::spawn(async move { append(&streams).await }).await
+        };
+        assert!(panicked.is_err());
+        log.mood.store(WORKS, Ordering::SeqCst);
+        assert_eq!(until_taken(&streams).await, 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn many_at_once_are_all_answered_and_signed() {
+        let (streams, _) = open();
+        create(&streams).await;
+        let tasks: Vec<_> = (0..64)
+            .map(|_| {
+                let streams = Arc::clone(&streams);
+                tokio::spawn(async move {
+                    for _ in 0..50 {
+                        append(&streams).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let view = streams.view(name().id()).unwrap();
+        assert_eq!(view.number, 64 * 50);
+        let last = streams.record(&view, view.number).unwrap().unwrap();
+        let streams = Arc::clone(&streams);
+        tokio::task::spawn_blocking(move || {
+            for number in 1..=last.commit {
+                assert!(streams.commit(number).unwrap().is_some(), "{number}");
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    #[test]
+    fn commands_are_done_without_a_runtime() {
+        let (streams, _) = open();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(create(&streams));
+        drop(runtime);
+        let append = std::pin::pin!(append(&streams));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert_eq!(append.poll(&mut context), std::task::Poll::Ready(Ok(1)));
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_done_when_it_stops() {
+        let (streams, _) = open();
+        create(&streams).await;
+        let (answer, _) = streams.push_for_tests(Command::Delete(name().id()));
+        streams.stop();
+        assert_eq!(answer.await.unwrap(), Ok(Reply::Deleted));
+        assert_eq!(append(&streams).await, Err(NotTaken::Stopping));
+    }
+
+    /// The worker that commits looked after the sockets; the other one has to be woken for that.
+    #[test]
+    fn sockets_are_served_while_a_commit_takes_long() {
+        let (streams, log) = open();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(create(&streams));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        // A byte has it append, another one is echoed.
+        let appending = Arc::clone(&streams);
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let streams = Arc::clone(&appending);
+                tokio::spawn(async move {
+                    while let Ok(byte) = stream.read_u8().await {
+                        if byte == b'a' {
+                            append(&streams).await.unwrap();
+                        }
+                        stream.write_u8(byte).await.unwrap();
+                    }
+                });
+            }
+        });
+        let connect = || std::net::TcpStream::connect(address).unwrap();
+        let ask = |stream: &mut std::net::TcpStream, byte: u8| {
+            use std::io::{Read as _, Write as _};
+            stream.write_all(&[byte]).unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+        };
+        let (mut one, mut other) = (connect(), connect());
+        ask(&mut one, b'a');
+        ask(&mut other, b'e');
+        log.mood.store(STALLS, Ordering::SeqCst);
+        let stalled = std::thread::spawn(move || ask(&mut one, b'a'));
+        std::thread::sleep(Duration::from_millis(100));
+        let start = Instant::now();
+        ask(&mut other, b'e');
+        assert!(start.elapsed() < STALL / 2, "{:?}", start.elapsed());
+        log.mood.store(WORKS, Ordering::SeqCst);
+        stalled.join().unwrap();
+        drop(runtime);
     }
 }
