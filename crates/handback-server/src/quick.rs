@@ -297,3 +297,115 @@ impl Date {
         self.text.as_bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    const REQUEST: &str = "POST /v1/stream/a/b?x=1 HTTP/1.1\r\nHost: localhost\r\n\
+                           Content-Type: text/plain\r\nX-Two: 1\r\nx-two: 2\r\n\
+                           Content-Length: 5\r\n\r\nhello";
+
+    fn kind(text: &str) -> &'static str {
+        match Found::parse(text.as_bytes()) {
+            Found::Part => "part",
+            Found::Append(_) => "append",
+            Found::Other => "other",
+        }
+    }
+
+    #[tokio::test]
+    async fn a_small_append_is_taken_and_what_follows_stays() {
+        let mut buffer = BytesMut::from(format!("{REQUEST}POST /v1").as_bytes());
+        let Found::Append(places) = Found::parse(&buffer) else { panic!("not an append") };
+        let request = places.take(&mut buffer).unwrap();
+        assert_eq!(&buffer[..], b"POST /v1");
+        assert_eq!(request.method(), Method::POST);
+        assert_eq!(request.uri(), "/v1/stream/a/b?x=1");
+        assert_eq!(request.headers()["host"], "localhost");
+        assert_eq!(request.headers().get_all("x-two").iter().count(), 2);
+        assert_eq!(request.into_body().collect().await.unwrap().to_bytes(), "hello");
+    }
+
+    #[test]
+    fn every_beginning_of_one_is_a_part() {
+        for end in 0..REQUEST.len() {
+            assert_eq!(kind(&REQUEST[..end]), "part", "{end}");
+        }
+        assert_eq!(kind(REQUEST), "append");
+    }
+
+    #[test]
+    fn what_is_not_certain_is_for_others() {
+        let with = |line: &str| REQUEST.replace("X-Two: 1", line);
+        for line in [
+            "Transfer-Encoding: chunked",
+            "transfer-encoding: identity",
+            "Connection: close",
+            "Connection: keep-alive",
+            "Expect: 100-continue",
+            "Upgrade: websocket",
+            "Content-Length: 5",
+            "Content-Length: 6",
+            "bad header: 1",
+            " folded: 1",
+        ] {
+            assert_eq!(kind(&with(line)), "other", "{line}");
+        }
+        for length in ["+5", "5, 5", "-1", "", "0x5", "5 5", "18446744073709551616", "16384"] {
+            let text = REQUEST.replace("Length: 5", &format!("Length: {length}"));
+            assert_eq!(kind(&text), "other", "{length}");
+        }
+        let many = "a: b\r\n".repeat(HEADERS_MAX);
+        assert_eq!(kind(&with(&format!("{many}a: b"))), "other");
+        assert_eq!(kind(&REQUEST.replace("Content-Length: 5\r\n", "")), "other");
+        for start in ["GET ", "post ", "POST  ", "POST http://localhost", "POST /v2", "\r\nPOST "] {
+            assert_eq!(kind(&REQUEST.replace("POST ", start)), "other", "{start:?}");
+        }
+        assert_eq!(kind(&REQUEST.replace("HTTP/1.1", "HTTP/1.0")), "other");
+        assert_eq!(kind(&with(&format!("long: {}", "x".repeat(REQUEST_BYTES_MAX)))), "other");
+        let endless = format!("POST /v1/stream/{}", "x".repeat(REQUEST_BYTES_MAX));
+        assert_eq!(kind(&endless), "other");
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_taken_stays_whole() {
+        let text = REQUEST.replace("/a/b?x=1", "/a\u{7f}b");
+        let mut buffer = BytesMut::from(format!("{text}rest").as_bytes());
+        match Found::parse(&buffer) {
+            Found::Append(places) => {
+                if places.take(&mut buffer).is_none() {
+                    assert_eq!(&buffer[..], format!("{text}rest").as_bytes());
+                }
+            }
+            Found::Part => panic!("it is whole"),
+            Found::Other => {}
+        }
+    }
+
+    #[test]
+    fn responses_have_a_length_unless_they_have_no_body() {
+        let written = |status: StatusCode, body: &'static str| {
+            let mut response = Response::new(ReplyBody::from(Bytes::from_static(body.as_bytes())));
+            *response.status_mut() = status;
+            response.headers_mut().insert("x-a", HeaderValue::from_static("1"));
+            let mut out = Vec::new();
+            assert!(write(&response, b"now", &mut out));
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            written(StatusCode::OK, "abc"),
+            "HTTP/1.1 200 OK\r\nx-a: 1\r\ndate: now\r\ncontent-length: 3\r\n\r\nabc"
+        );
+        assert_eq!(
+            written(StatusCode::OK, ""),
+            "HTTP/1.1 200 OK\r\nx-a: 1\r\ndate: now\r\ncontent-length: 0\r\n\r\n"
+        );
+        assert_eq!(
+            written(StatusCode::NO_CONTENT, ""),
+            "HTTP/1.1 204 No Content\r\nx-a: 1\r\ndate: now\r\n\r\n"
+        );
+    }
+}
