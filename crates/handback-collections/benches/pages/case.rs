@@ -57,11 +57,13 @@ impl Case {
         cases
     }
 
-    /// The id of the row that the page follows in its walk. Ids are 1 to the number of rows.
+    /// The id of the row that the page follows in its walk. Ids are 1 to the number of rows; a
+    /// filtered walk meets those that four divides, and no cursor is of another row.
     pub(crate) const fn place(&self) -> i64 {
+        let step = if self.filtered { 4 } else { 1 };
         match self.way {
             Way::Forward => self.depth,
-            Way::Backward => self.rows + 1 - self.depth,
+            Way::Backward => self.rows + step - self.depth,
         }
     }
 

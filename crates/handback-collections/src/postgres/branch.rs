@@ -19,6 +19,8 @@ pub(super) struct Branch<'a> {
     /// What keys before those of the row must be; or any other tests, without a row.
     same: Segment<'a>,
     row: Option<RowTest<'a>>,
+    /// Whether it is the place alone.
+    is_place: bool,
 }
 
 /// That keys, taken together, come after values.
@@ -30,6 +32,16 @@ struct RowTest<'a> {
     or_equal: bool,
 }
 
+/// A branch in SQL.
+#[derive(Debug)]
+pub(super) struct Demand {
+    /// What its rows must be; nothing if it has all.
+    pub(super) condition: Option<String>,
+    /// Which of its rows are at the place. By the words of the server: what its types and
+    /// collations take for the same, nobody else knows.
+    pub(super) at_place: String,
+}
+
 /// What follows `from` in `order`, nearest first, as [`segments`] has it.
 pub(super) fn branches<'a>(
     layout: &Layout,
@@ -38,15 +50,17 @@ pub(super) fn branches<'a>(
     inclusive: bool,
 ) -> Vec<Branch<'a>> {
     let mut found: Vec<Branch<'a>> = Vec::new();
-    for segment in segments(order, from, inclusive) {
+    for (number, segment) in segments(order, from, inclusive).into_iter().enumerate() {
         let Some(branch) = Branch::comparing(&segment) else {
-            found.push(Branch { same: segment, row: None });
+            let is_place = inclusive && from.is_some() && number == 0;
+            found.push(Branch { same: segment, row: None, is_place });
             continue;
         };
         if let Some(before) = found.last_mut()
             && before.takes(&branch, layout, order)
         {
             before.same = branch.same;
+            before.is_place = false;
             continue;
         }
         found.push(branch);
@@ -55,6 +69,15 @@ pub(super) fn branches<'a>(
 }
 
 impl<'a> Branch<'a> {
+    /// A place alone.
+    pub(super) fn place(order: &Order, place: Option<&'a [Scalar]>) -> Self {
+        let tests = place.into_iter().flatten().enumerate().map(|(number, value)| {
+            (number, if value.is_null() { Test::IsNull } else { Test::Equal(value) })
+        });
+        let same = Segment { tests: tests.collect(), fixed: order.keys().len() };
+        Self { same, row: None, is_place: true }
+    }
+
     /// A segment that ends in a comparison.
     fn comparing(segment: &Segment<'a>) -> Option<Self> {
         let ((first, test), same) = segment.tests.split_last()?;
@@ -64,7 +87,8 @@ impl<'a> Branch<'a> {
             Test::Equal(_) | Test::IsNull | Test::NotNull => return None,
         };
         let row = RowTest { first: *first, values: vec![value], greater, or_equal: false };
-        Some(Self { same: Segment { tests: same.to_vec(), fixed: *first }, row: Some(row) })
+        let same = Segment { tests: same.to_vec(), fixed: *first };
+        Some(Self { same, row: Some(row), is_place: false })
     }
 
     /// Makes room for the segment that follows this one, if the two are one row comparison.
@@ -93,15 +117,27 @@ impl<'a> Branch<'a> {
         joins && is_plain
     }
 
-    /// As a condition; nothing if it is everything.
-    pub(super) fn condition(
+    /// The keys whose values in the place its condition binds, in the order in which it does.
+    pub(super) fn keys(&self) -> impl Iterator<Item = usize> {
+        let same = self.same.tests.iter().filter_map(|(number, test)| match test {
+            Test::Equal(_) | Test::Greater(_) | Test::Less(_) => Some(*number),
+            Test::IsNull | Test::NotNull => None,
+        });
+        let row = self.row.iter().flat_map(|row| row.first..row.first + row.values.len());
+        same.chain(row)
+    }
+
+    /// As conditions with bound values.
+    pub(super) fn demand(
         &self,
         conditions: &mut Conditions<'_, Postgres>,
         layout: &Layout,
         order: &Order,
-    ) -> Result<Option<String>, CollectionError> {
+    ) -> Result<Demand, CollectionError> {
         let same = conditions.of_segment(&self.same, order)?;
-        let Some(row) = &self.row else { return Ok(same) };
+        let Some(row) = &self.row else {
+            return Ok(Demand { condition: same, at_place: self.is_place.to_string() });
+        };
         let columns = order.keys().iter().skip(row.first).zip(&row.values).map(|(key, value)| {
             let column = key.field.column().and_then(|name| layout.table.column(name));
             column.map(|column| (column, *value)).ok_or_else(|| {
@@ -117,7 +153,7 @@ impl<'a> Branch<'a> {
         };
         let values: Vec<_> =
             columns.iter().map(|(column, value)| conditions.bind(value, column)).collect();
-        let compared = match (columns.as_slice(), values.as_slice()) {
+        let compare = |operator| match (columns.as_slice(), values.as_slice()) {
             ([(column, _)], [value]) => {
                 format!("{} {} {value}", column.sql_name, Postgres::operator(column, operator))
             }
@@ -127,9 +163,12 @@ impl<'a> Branch<'a> {
                 format!("({}) {operator} ({})", names.join(", "), values.join(", "))
             }
         };
-        Ok(Some(match same {
+        let compared = compare(operator);
+        let condition = Some(match same {
             Some(same) => format!("{same} AND {compared}"),
             None => compared,
-        }))
+        });
+        let at_place = if row.or_equal { compare("=") } else { "false".to_owned() };
+        Ok(Demand { condition, at_place })
     }
 }

@@ -7,6 +7,7 @@ use handback_page::{Nulls, Order, Schema, SortKey};
 use tokio_postgres::Row;
 
 use super::error::Fault;
+use super::pages::Pages;
 use super::settings::PostgresOptions;
 use super::source::Session;
 use super::types::{self, Described, Field};
@@ -22,6 +23,8 @@ pub(super) struct Layout {
     pub(super) relation: Relation,
     /// Whether nothing that is declared says that the key is one.
     pub(super) key_is_unproven: bool,
+    /// What pages were made of it.
+    pub(super) pages: Pages,
 }
 
 impl Layout {
@@ -124,7 +127,8 @@ pub(super) async fn look(
     let indexes = indexes.into_iter().map(|found| found.index).collect();
     let table = Table { name, columns, key, indexes };
     let schema = Arc::new(table.schema());
-    Ok(Layout { table, fields, schema, relation, key_is_unproven })
+    let pages = Pages::default();
+    Ok(Layout { table, fields, schema, relation, key_is_unproven, pages })
 }
 
 async fn relation(
@@ -159,6 +163,7 @@ fn described(row: &Row) -> Result<Described, tokio_postgres::Error> {
         system_type: row.try_get(3)?,
         is_enum: row.try_get(4)?,
         is_ordered: row.try_get(5)?,
+        number: row.try_get(6)?,
     })
 }
 
@@ -175,7 +180,7 @@ WITH RECURSIVE base (attnum, type) AS ( \
     WHERE y.typtype = 'd') \
 SELECT a.attname, a.attnotnull, format_type(y.oid, -1), \
     CASE WHEN n.nspname = 'pg_catalog' THEN y.typname END, y.typtype = 'e', \
-    y.typtype IN ('b', 'e') AND COALESCE(o.plain, false) \
+    y.typtype IN ('b', 'e') AND COALESCE(o.plain, false), a.attnum \
 FROM base b \
 JOIN pg_attribute a ON a.attrelid = $1 AND a.attnum = b.attnum \
 JOIN pg_type y ON y.oid = b.type AND y.typtype <> 'd' \

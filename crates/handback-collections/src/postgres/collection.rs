@@ -13,10 +13,11 @@ use handback_page::{
 use super::catalog::{self, Layout, LookError, Sort};
 use super::error::{Fault, PostgresError};
 use super::fit;
-use super::rows::Selection;
+use super::pages::{Page, Told};
+use super::rows::{Gathered, Selection};
 use super::settings::PostgresOptions;
 use super::source::{PostgresSource, Session};
-use super::statement::{self, Page, Statement};
+use super::statement::{self, Call, Front, PageStatement, Probe};
 
 /// How old what is known of a table may be when its schema is asked for. A change that breaks
 /// statements is noticed at once; this is for new columns and indexes.
@@ -106,31 +107,62 @@ impl PostgresCollection {
     }
 
     fn fetch_from(&self, layout: &Layout, fetch: &Fetch<'_>) -> Result<Fetched, Fault> {
-        let query = fit::query(fetch.query, layout)?;
-        if let Window::Forward { after: Some(place), .. }
-        | Window::Backward { before: Some(place), .. } = fetch.window
-        {
-            fit::place(place, &query.order, layout)?;
+        let offset = match fetch.window {
+            // So that a limit can be added to it.
+            Window::Offset { offset, .. } => [Scalar::Int(offset.min(1 << 62).into())],
+            Window::Forward { .. } | Window::Backward { .. } => [Scalar::Null],
+        };
+        let place = match fetch.window {
+            Window::Forward { after: place, .. } | Window::Backward { before: place, .. } => {
+                place.unwrap_or_default()
+            }
+            Window::Offset { .. } => &offset,
+        };
+        if !fetch.total {
+            // Of several rows at the place, all but one would come again on every page.
+            let probe = if layout.key_is_unproven { Probe::Look } else { Probe::Meet };
+            let mut page = layout.pages.page(layout, fetch, Told::Cheap(probe))?;
+            if page.has_missed() {
+                page = layout.pages.page(layout, fetch, Told::Cheap(Probe::Look))?;
+            }
+            if let Some(fetched) = self.fetch_page(layout, fetch, &page, place)? {
+                return Ok(fetched);
+            }
+            if page.found_by.front == Front::Place {
+                page.miss();
+            }
         }
-        let selection = Selection::new(layout, fetch.columns, &query.order)?;
-        let page = statement::page(layout, &selection, &query, fetch.window, fetch.total)?;
-        if let (Served::ByScan { hint }, true) = (&page.served, self.options.require_index) {
+        let page = layout.pages.page(layout, fetch, Told::All { total: fetch.total })?;
+        let fetched = self.fetch_page(layout, fetch, &page, place)?;
+        fetched.ok_or_else(|| CollectionError::Damaged("a page has no head".to_owned()).into())
+    }
+
+    /// A page; nothing if it does not tell what is on its other side.
+    fn fetch_page(
+        &self,
+        layout: &Layout,
+        fetch: &Fetch<'_>,
+        page: &Page,
+        place: &[Scalar],
+    ) -> Result<Option<Fetched>, Fault> {
+        let served = &page.found_by.served;
+        if let (Served::ByScan { hint }, true) = (served, self.options.require_index) {
             return Err(CollectionError::NotIndexed { hint: hint.clone() }.into());
         }
-        let limits = (fetch.window.limit(), fetch.budget_bytes);
+        let call = page.found_by.statement.at(place);
         let found = self
             .source
-            .run(async |session| read_page(session, &page, &selection, limits).await)
-            .map_err(|fault| self.blame(fault, &page.statement, &query, layout))?;
-        Ok(found.into_fetched(fetch.window, page.served))
+            .run(async |session| read_page(session, page, call, fetch).await)
+            .map_err(|fault| self.blame(fault, call, &page.query, layout))?;
+        Ok(found.map(|found| found.into_fetched(fetch.window, served.clone())))
     }
 
     /// Whose value the server refused.
-    fn blame(&self, fault: Fault, statement: &Statement, query: &Query, layout: &Layout) -> Fault {
+    fn blame(&self, fault: Fault, call: Call<'_>, query: &Query, layout: &Layout) -> Fault {
         let Fault::BadInput { parameter, .. } = fault else { return fault };
         let refused = match parameter {
-            Some(number) => statement.parameters.get(number - 1),
-            None => self.refused(statement),
+            Some(number) => call.values().nth(number - 1),
+            None => self.refused(call),
         };
         let Some((value, sql_type)) = refused else { return fault };
         // A value that is not in the filter is from the place.
@@ -142,12 +174,12 @@ impl PostgresCollection {
 
     /// The first value that the server does not take. Only those of types that are not the system's
     /// are read so late that it does not say which one it is.
-    fn refused<'a>(&self, statement: &'a Statement) -> Option<&'a (Scalar, String)> {
-        let late = statement.parameters.iter().filter(|(_, sql_type)| sql_type.contains("::"));
-        late.take(TRIED_VALUES_MAX).find(|value| {
-            let sql = format!("SELECT $1::{} IS NULL", value.1);
+    fn refused<'a>(&self, call: Call<'a>) -> Option<(&'a Scalar, &'a str)> {
+        let late = call.values().filter(|(_, sql_type)| sql_type.contains("::"));
+        late.take(TRIED_VALUES_MAX).find(|(value, sql_type)| {
+            let sql = format!("SELECT $1::{sql_type} IS NULL");
             let tried = self.source.run(async |session| {
-                let rows = session.query(&sql, std::slice::from_ref(*value)).await?;
+                let rows = session.query(&sql, std::iter::once(*value)).await?;
                 pin!(rows).try_next().await?;
                 Ok(())
             });
@@ -159,12 +191,12 @@ impl PostgresCollection {
         let query = fit::query(query, layout)?;
         let statement = statement::count(layout, &query)?;
         let counted = self.source.run(async |session| {
-            let rows = session.query(&statement.sql, &statement.parameters).await?;
+            let rows = session.call(statement.at(&[])).await?;
             let row = pin!(rows).try_next().await?;
             let count: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
             Ok(u64::try_from(count).unwrap_or(0))
         });
-        counted.map_err(|fault| self.blame(fault, &statement, &query, layout))
+        counted.map_err(|fault| self.blame(fault, statement.at(&[]), &query, layout))
     }
 }
 
@@ -192,7 +224,8 @@ impl Collection for PostgresCollection {
             let selection = Selection::new(layout, None, &query.order)?;
             let statement = statement::scan(layout, &selection, &query)?;
             let mut stale = None;
-            let result = self.source.scan(&statement.sql, &statement.parameters, &mut |row| {
+            let call = statement.at(&[]);
+            let result = self.source.scan(call, &mut |row| {
                 let row = selection.row(row).map_err(|fault| match fault {
                     Fault::Stale(state) => {
                         stale = Some(state);
@@ -211,7 +244,7 @@ impl Collection for PostgresCollection {
                 // For whoever tries again.
                 self.look()?;
             }
-            result.map_err(|fault| match self.blame(fault, &statement, &query, layout) {
+            result.map_err(|fault| match self.blame(fault, call, &query, layout) {
                 // Not from the start again, after rows were given.
                 fault @ (Fault::Stale(_) | Fault::Final(CollectionError::Gone(_))) if given => {
                     Fault::Final(fault.into_error())
@@ -315,40 +348,57 @@ impl Found {
     }
 }
 
+/// What a page found; nothing if it does not tell what is on its other side.
 async fn read_page(
     session: &Session,
     page: &Page,
-    selection: &Selection,
-    (limit, budget_bytes): (usize, usize),
-) -> Result<Found, Fault> {
-    let statement = &page.statement;
-    let mut stream = pin!(session.query(&statement.sql, &statement.parameters).await?);
-    let mut found = Found { rows: Vec::new(), more: false, others: false, total: None };
-    if page.has_head {
-        let head = stream.try_next().await?.ok_or(Fault::Lost)?;
-        let Some(others) = head.try_get(0)? else {
-            session.spoil();
-            return Err(Fault::Stale("23502".to_owned()));
-        };
-        found.others = others;
-        if let Some(column) = page.total {
-            let total: Option<i64> = head.try_get(column)?;
-            found.total = total.and_then(|total| total.try_into().ok());
-        }
+    call: Call<'_>,
+    fetch: &Fetch<'_>,
+) -> Result<Option<Found>, Fault> {
+    let PageStatement { front, is_checked, .. } = &page.found_by;
+    let (limit, budget_bytes) = (fetch.window.limit(), fetch.budget_bytes);
+    let mut stream = pin!(session.call(call).await?);
+    let mut row = stream.try_next().await?;
+    let flag = match &row {
+        Some(row) => match row.try_get(0)? {
+            Some(flag) => flag,
+            None => {
+                session.spoil();
+                return Err(Fault::Stale("23502".to_owned()));
+            }
+        },
+        None if *front == Front::Nothing && !*is_checked => false,
+        None => return Ok(None),
+    };
+    let (mut total, others) = (None, *front == Front::Skipped || flag);
+    if let (Front::Head { total: Some(column) }, Some(head)) = (front, &row) {
+        let count: Option<i64> = head.try_get(*column)?;
+        total = count.and_then(|count| count.try_into().ok());
     }
-    let mut bytes = 0;
-    while let Some(row) = stream.try_next().await? {
-        if found.rows.len() == limit || (bytes > budget_bytes && !found.rows.is_empty()) {
-            found.more = true;
+    if let Front::Place | Front::Head { .. } = front {
+        if *front == Front::Place && !flag {
+            return Ok(None);
+        }
+        row = stream.try_next().await?;
+    }
+    let mut rows = Gathered::new(&page.selection, limit, fetch.places);
+    let mut more = false;
+    while let Some(found) = row {
+        if *front == Front::Place && found.try_get::<_, Option<bool>>(0)? == Some(true) {
+            // What told rows apart does so no longer.
+            session.spoil();
+            return Err(Fault::Stale("23505".to_owned()));
+        }
+        if rows.len() == limit || (rows.bytes() > budget_bytes && rows.len() > 0) {
+            more = true;
             break;
         }
-        let row = selection.row(&row)?;
-        bytes += row.item.len();
-        found.rows.push(row);
+        rows.add(found)?;
+        row = stream.try_next().await?;
     }
     // The one row too many is the last, unless the budget was exceeded before.
-    if found.more && found.rows.len() < limit {
+    if more && rows.len() < limit {
         session.spoil();
     }
-    Ok(found)
+    Ok(Some(Found { rows: rows.finish()?, more, others, total }))
 }

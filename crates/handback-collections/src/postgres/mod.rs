@@ -22,12 +22,23 @@
 //! A page, and whether anything is on its other side, is one statement, and so one snapshot:
 //!
 //! ```sql
-//! (SELECT EXISTS (SELECT 1 FROM ((SELECT 1 FROM t WHERE (a, id) <= ($1, $2)
-//!                                 ORDER BY a DESC, id DESC LIMIT 1)) s), NULL, …)
-//! UNION ALL
-//! (SELECT * FROM ((SELECT … WHERE (a, id) > ($3, $4) ORDER BY a, id LIMIT 21)
-//!       UNION ALL (SELECT … WHERE a IS NULL ORDER BY a, id LIMIT 21)) s LIMIT 21)
+//! SELECT * FROM ((SELECT (a, id) = ($1, $2), … WHERE (a, id) >= ($1, $2) ORDER BY a, id LIMIT 22)
+//!      UNION ALL (SELECT false, … WHERE a IS NULL ORDER BY a, id LIMIT 22)) s LIMIT 22
 //! ```
+//!
+//! It starts *at* its place: the row that was shown last is met again, so that something is there.
+//! Whether a row is at the place, the server says, since it knows what a type or a collation takes
+//! for the same. If the row is gone, which takes another statement to find out, the page is asked
+//! for by one that looks on the other side as well, and so are the next ones of the walk:
+//!
+//! ```sql
+//! SELECT EXISTS (SELECT 1 FROM ((SELECT 1 FROM t WHERE (a, id) <= ($1, $2)
+//!                                ORDER BY a DESC, id DESC LIMIT 1)) s), …
+//! ```
+//!
+//! A row in front of the others says it where there may be no others, and has the total if that is
+//! asked for. Columns that are believed to hold no null are looked up beside it all, by their
+//! numbers: what is found without them would not be all.
 //!
 //! Each branch is one seek in an index, and branches that are not needed do not run: an `Append`
 //! without parallel workers runs them as they are written. `ORDER BY` is spelled exactly as the
@@ -58,12 +69,14 @@
 //! TLS is not available in this build: the network to the server must be trusted, or be a tunnel.
 //! Neither errors nor `Debug` show the URL, an address, a statement or a value.
 
+mod alarm;
 mod branch;
 mod catalog;
 mod collection;
 mod dialect;
 mod error;
 mod fit;
+mod pages;
 mod plan;
 mod rows;
 mod settings;

@@ -1,11 +1,18 @@
 //! What is selected, and rows of results as items with their places.
 
 use handback_page::scalar::{write_blob, write_decimal, write_integer, write_real, write_text};
-use handback_page::{CollectionError, Order, Row, Scalar};
+use handback_page::{CollectionError, ItemText, Order, Places, Row, Scalar};
+use tokio_postgres::types::{FromSql, Type};
 
 use super::catalog::Layout;
 use super::error::Fault;
 use super::types::Form;
+
+/// How many rows room is made for in advance.
+const ROWS_EXPECTED_MAX: usize = 1024;
+
+/// How many bytes of items room is made for in advance.
+const BYTES_EXPECTED_MAX: usize = 64 * 1024;
 
 /// The columns that a statement reads: those of the item, and the sort keys.
 #[derive(Debug)]
@@ -97,23 +104,103 @@ impl Selection {
     /// The item of a row, and its place.
     pub(super) fn row(&self, row: &tokio_postgres::Row) -> Result<Row, Fault> {
         let mut item = String::with_capacity(row.raw_size_bytes() + 16 * self.members.len());
+        self.write_item(row, &mut item)?;
+        Ok(Row { item: item.into(), place: self.place(row)? })
+    }
+
+    fn write_item(&self, row: &tokio_postgres::Row, out: &mut String) -> Result<(), Fault> {
         for member in &self.members {
-            item.push_str(&member.prefix);
-            member.value.write(row, &mut item)?;
+            out.push_str(&member.prefix);
+            member.value.write(row, out)?;
         }
-        item.push_str(if self.members.is_empty() { "{}" } else { "}" });
-        let place = self.keys.iter().map(|key| key.scalar(row)).collect::<Result<_, _>>()?;
-        Ok(Row { item: item.into(), place })
+        out.push_str(if self.members.is_empty() { "{}" } else { "}" });
+        Ok(())
+    }
+
+    fn place(&self, row: &tokio_postgres::Row) -> Result<Vec<Scalar>, Fault> {
+        self.keys.iter().map(|key| key.scalar(row)).collect()
+    }
+}
+
+/// Rows of a page, one after the other.
+#[derive(Debug)]
+pub(super) struct Gathered<'s> {
+    selection: &'s Selection,
+    asked: Places,
+    /// All items in one text, and where each ends.
+    items: String,
+    ends: Vec<usize>,
+    places: Vec<Vec<Scalar>>,
+    /// The last row, if its place is not among the others.
+    last: Option<tokio_postgres::Row>,
+}
+
+impl<'s> Gathered<'s> {
+    /// Room for so many rows.
+    pub(super) fn new(selection: &'s Selection, limit: usize, asked: Places) -> Self {
+        let rows = limit.min(ROWS_EXPECTED_MAX);
+        let prefixes = selection.members.iter().map(|member| member.prefix.len() + 16);
+        let bytes = prefixes.sum::<usize>().saturating_mul(rows).min(BYTES_EXPECTED_MAX);
+        let (items, ends) = (String::with_capacity(bytes), Vec::with_capacity(rows));
+        Self { selection, asked, items, ends, places: Vec::with_capacity(rows), last: None }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// How long the items are together.
+    pub(super) fn bytes(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(super) fn add(&mut self, row: tokio_postgres::Row) -> Result<(), Fault> {
+        self.selection.write_item(&row, &mut self.items)?;
+        if self.asked == Places::All || self.ends.is_empty() {
+            self.places.push(self.selection.place(&row)?);
+        } else {
+            self.selection.keys.iter().try_for_each(|key| key.check(&row))?;
+            self.places.push(Vec::new());
+            self.last = Some(row);
+        }
+        self.ends.push(self.items.len());
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<Vec<Row>, Fault> {
+        if let (Some(row), Some(place)) = (&self.last, self.places.last_mut()) {
+            *place = self.selection.place(row)?;
+        }
+        let rows = ItemText::parts(&self.items, self.ends).zip(self.places);
+        Ok(rows.map(|(item, place)| Row { item, place }).collect())
     }
 }
 
 impl Key {
     fn scalar(&self, row: &tokio_postgres::Row) -> Result<Scalar, Fault> {
-        match self.value.scalar(row)? {
-            // It was not null when the table was looked at.
-            Scalar::Null if !self.nullable => Err(Fault::Stale("23502".to_owned())),
-            scalar => Ok(scalar),
+        self.check(row)?;
+        self.value.scalar(row)
+    }
+
+    /// That it is not null, if it was not when the table was looked at.
+    fn check(&self, row: &tokio_postgres::Row) -> Result<(), Fault> {
+        if self.nullable || row.try_get::<_, Option<Anything>>(self.value.number)?.is_some() {
+            return Ok(());
         }
+        Err(Fault::Stale("23502".to_owned()))
+    }
+}
+
+/// A value of which only matters that it is there.
+struct Anything;
+
+impl<'a> FromSql<'a> for Anything {
+    fn from_sql(_: &Type, _: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
     }
 }
 
@@ -130,7 +217,7 @@ impl Selected {
                 None => out.push_str("null"),
                 Some(bytes) => write_blob(bytes, out),
             },
-            Form::Boolean | Form::Integer | Form::Real => match self.scalar(row)? {
+            Form::Boolean | Form::Integer | Form::Real | Form::Single => match self.scalar(row)? {
                 Scalar::Int(int) => write_integer(int, out),
                 Scalar::Real(real) => write_real(real, out),
                 other => other.write_json(out),
@@ -146,7 +233,8 @@ impl Selected {
             Form::Integer => {
                 row.try_get::<_, Option<i64>>(number)?.map(|int| Scalar::Int(int.into()))
             }
-            Form::Real => match row.try_get::<_, Option<&str>>(number)? {
+            Form::Real => row.try_get::<_, Option<f64>>(number)?.map(Scalar::Real),
+            Form::Single => match row.try_get::<_, Option<&str>>(number)? {
                 None => None,
                 Some(text) => Some(Scalar::Real(real(text)?)),
             },
@@ -160,5 +248,5 @@ impl Selected {
 }
 
 fn real(text: &str) -> Result<f64, CollectionError> {
-    text.parse().map_err(|_| CollectionError::Damaged("a double is not one".to_owned()))
+    text.parse().map_err(|_| CollectionError::Damaged("a real is not one".to_owned()))
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use bytes::BytesMut;
 use deadpool_postgres::{
@@ -11,14 +10,15 @@ use deadpool_postgres::{
 };
 use handback_page::{CollectionError, Scalar};
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::time::timeout;
 use tokio_postgres::config::{ChannelBinding, SslMode, SslNegotiation};
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Config, NoTls, Row, RowStream, Statement};
 
+use super::alarm::Alarms;
 use super::collection::PostgresCollection;
 use super::error::{Fault, PostgresError};
 use super::settings::{PostgresOptions, PostgresSettings};
+use super::statement::Call;
 
 /// Statements that a connection keeps prepared. Callers choose the shape of filters, so that there
 /// is no end to them; those of one walk are a handful.
@@ -48,6 +48,8 @@ struct Shared {
     pool: Pool,
     runtime: Handle,
     settings: PostgresSettings,
+    /// For answers that do not come.
+    alarms: Alarms,
 }
 
 impl PostgresSource {
@@ -88,7 +90,9 @@ impl PostgresSource {
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|_| PostgresError::UnfitRuntime)?;
-        let shared = Shared { pool, runtime: runtime.clone(), settings: settings.clone() };
+        let alarms = Alarms::new(settings.answer_timeout());
+        let (runtime, settings) = (runtime.clone(), settings.clone());
+        let shared = Shared { pool, runtime, settings, alarms };
         let source = Self { shared: Arc::new(shared) };
         source.run(async |_| Ok(())).map_err(|fault| PostgresError::Source(fault.into_error()))?;
         Ok(source)
@@ -132,13 +136,10 @@ impl PostgresSource {
         work: &impl AsyncFn(&Session) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let session = self.session().await?;
-        let result = match timeout(self.patience(), work(&session)).await {
-            Ok(result) => result,
-            Err(_) => {
-                session.spoil();
-                Err(no_answer())
-            }
-        };
+        let result = self.shared.alarms.wait(work(&session)).await.unwrap_or_else(|| {
+            session.spoil();
+            Err(no_answer())
+        });
         session.give_back(result)
     }
 
@@ -147,22 +148,17 @@ impl PostgresSource {
         Ok(Session { client, spoiled: AtomicBool::new(false) })
     }
 
-    fn patience(&self) -> Duration {
-        self.shared.settings.answer_timeout()
-    }
-
     /// Gives the rows of one statement to `sink`, in chunks: a portal of a transaction keeps the
     /// snapshot while `sink`, which may take its time, is at work.
     pub(super) fn scan(
         &self,
-        sql: &str,
-        parameters: &[(Scalar, String)],
+        call: Call<'_>,
         sink: &mut dyn FnMut(&Row) -> Result<usize, CollectionError>,
     ) -> Result<(), Fault> {
-        match self.scan_once(sql, parameters, sink) {
+        match self.scan_once(call, sink) {
             (0, Err(Fault::Lost)) => {
                 self.shared.pool.retain(|_, _| false);
-                self.scan_once(sql, parameters, sink).1
+                self.scan_once(call, sink).1
             }
             (_, result) => result,
         }
@@ -171,8 +167,7 @@ impl PostgresSource {
     /// How many rows `sink` got, and how it ended.
     fn scan_once(
         &self,
-        sql: &str,
-        parameters: &[(Scalar, String)],
+        call: Call<'_>,
         sink: &mut dyn FnMut(&Row) -> Result<usize, CollectionError>,
     ) -> (u64, Result<(), Fault>) {
         let mut given = 0;
@@ -180,7 +175,7 @@ impl PostgresSource {
             Ok(session) => session,
             Err(fault) => return (given, Err(fault)),
         };
-        let result = self.scan_in(&mut session, sql, parameters, &mut |row| {
+        let result = self.scan_in(&mut session, call, &mut |row| {
             given += 1;
             sink(row)
         });
@@ -194,16 +189,15 @@ impl PostgresSource {
     fn scan_in(
         &self,
         session: &mut Session,
-        sql: &str,
-        parameters: &[(Scalar, String)],
+        call: Call<'_>,
         sink: &mut dyn FnMut(&Row) -> Result<usize, CollectionError>,
     ) -> Result<(), Fault> {
         // `sink` runs outside of the runtime: it may block, or wait for the runtime itself.
-        let parameters = texts(parameters);
         let opened = self.wait(async {
             let transaction = session.client.transaction().await?;
-            let statement = transaction.prepare_cached(sql).await?;
-            let portal = transaction.bind_raw(&statement, &parameters).await?;
+            let statement = transaction.prepare_cached(call.sql()).await?;
+            let values = call.values().map(|(value, _)| Text(value));
+            let portal = transaction.bind_raw(&statement, values).await?;
             Ok((transaction, portal))
         });
         let (transaction, portal) = opened?;
@@ -224,9 +218,8 @@ impl PostgresSource {
     }
 
     fn wait<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        let patience = self.patience();
-        let result = self.shared.runtime.block_on(async { timeout(patience, work).await });
-        result.unwrap_or_else(|_| Err(no_answer()))
+        let result = self.shared.runtime.block_on(self.shared.alarms.wait(work));
+        result.unwrap_or_else(|| Err(no_answer()))
     }
 }
 
@@ -256,13 +249,18 @@ pub(super) struct Session {
 
 impl Session {
     /// Starts a statement, which is prepared if it was not before.
-    pub(super) async fn query(
+    pub(super) async fn call(&self, call: Call<'_>) -> Result<RowStream, Fault> {
+        self.query(call.sql(), call.values().map(|(value, _)| value)).await
+    }
+
+    /// The same, with these values.
+    pub(super) async fn query<'a>(
         &self,
         sql: &str,
-        parameters: &[(Scalar, String)],
+        values: impl ExactSizeIterator<Item = &'a Scalar>,
     ) -> Result<RowStream, Fault> {
         let statement = self.prepare(sql).await?;
-        Ok(self.client.query_raw(&statement, texts(parameters)).await?)
+        Ok(self.client.query_raw(&statement, values.map(Text)).await?)
     }
 
     /// The rows of a statement about the catalog.
@@ -301,15 +299,18 @@ impl Session {
 
 /// A value as text, whatever type the server reads it as.
 #[derive(Debug)]
-struct Text(String);
+struct Text<'a>(&'a Scalar);
 
-impl ToSql for Text {
+impl ToSql for Text<'_> {
     fn to_sql(
         &self,
         _: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        out.extend_from_slice(self.0.as_bytes());
+        match self.0 {
+            Scalar::Text(text) => out.extend_from_slice(text.as_bytes()),
+            other => out.extend_from_slice(super::fit::text(other).as_bytes()),
+        }
         Ok(IsNull::No)
     }
 
@@ -322,10 +323,6 @@ impl ToSql for Text {
     }
 
     to_sql_checked!();
-}
-
-fn texts(parameters: &[(Scalar, String)]) -> Vec<Text> {
-    parameters.iter().map(|(value, _)| Text(super::fit::text(value))).collect()
 }
 
 fn config(url: &str, settings: &PostgresSettings) -> Result<Config, PostgresError> {

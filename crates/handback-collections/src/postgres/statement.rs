@@ -3,7 +3,7 @@
 use handback_page::keyset::Segment;
 use handback_page::{CollectionError, Order, Query, Scalar, Served, Window};
 
-use super::branch::branches;
+use super::branch::{Branch, Demand, branches};
 use super::catalog::Layout;
 use super::dialect::Postgres;
 use super::plan::{Plan, order_by};
@@ -11,74 +11,200 @@ use super::rows::Selection;
 use super::types::ALIAS;
 use crate::sql::{Conditions, joined};
 
-/// A statement, and its values with the types of their columns.
+/// A statement, and what is bound to it.
 #[derive(Debug)]
 pub(super) struct Statement {
     pub(super) sql: String,
-    pub(super) parameters: Vec<(Scalar, String)>,
+    parameters: Vec<Parameter>,
+}
+
+#[derive(Debug)]
+struct Parameter {
+    value: Bound,
+    /// The type of its column.
+    sql_type: String,
+}
+
+/// The value of a parameter.
+#[derive(Debug)]
+enum Bound {
+    /// One of the query.
+    Value(Scalar),
+    /// That of a sort key, by its number: each page of a walk has another.
+    OfPlace(usize),
+}
+
+/// A statement with all values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call<'a> {
+    statement: &'a Statement,
+    place: &'a [Scalar],
+}
+
+impl Statement {
+    /// With a place: one value for each sort key, or the offset.
+    pub(super) const fn at<'a>(&'a self, place: &'a [Scalar]) -> Call<'a> {
+        Call { statement: self, place }
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn weight(&self) -> usize {
+        let values = self.parameters.iter().map(|parameter| match &parameter.value {
+            Bound::Value(Scalar::Text(text)) => text.len(),
+            Bound::Value(Scalar::Blob(bytes)) => bytes.len(),
+            Bound::Value(_) | Bound::OfPlace(_) => 0,
+        });
+        self.sql.len() + values.sum::<usize>()
+    }
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn sql(self) -> &'a str {
+        &self.statement.sql
+    }
+
+    /// The values in the order of their numbers, each with the type of its column.
+    pub(super) fn values(self) -> impl ExactSizeIterator<Item = (&'a Scalar, &'a str)> {
+        self.statement.parameters.iter().map(move |parameter| {
+            let value = match &parameter.value {
+                Bound::Value(value) => value,
+                Bound::OfPlace(key) => self.place.get(*key).unwrap_or(&Scalar::Null),
+            };
+            (value, parameter.sql_type.as_str())
+        })
+    }
+}
+
+/// How the statement of a window tells what is on the other side.
+///
+/// The first column of a row is null if the table is not what it was when it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Front {
+    /// There is nothing: the window starts where the order starts.
+    Nothing,
+    /// There is something if there are rows: some were skipped.
+    Skipped,
+    /// There is something if the first row is the one at the place, of which the first column is
+    /// true. If it is not, nothing is said.
+    Place,
+    /// Every row says so in its first column.
+    Rows,
+    /// The first row says so in its first column, and in the column of this number how many rows
+    /// match.
+    Head { total: Option<usize> },
 }
 
 /// The statement of a window. Its rows come nearest first, one more than asked for if there are
-/// more; in front of them, if `has_head`, one that says whether there is anything on the other
-/// side (null, if the table is not what it was), and, in the column behind all others, how many
-/// rows match.
+/// more.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct PageStatement {
     pub(super) statement: Statement,
-    pub(super) has_head: bool,
-    /// The number of the column that has the total.
-    pub(super) total: Option<usize>,
+    pub(super) front: Front,
+    /// Whether it is only by a row that a table is seen to be another.
+    pub(super) is_checked: bool,
     pub(super) served: Served,
 }
 
-/// The statement for a window of a query that fits. With `total`, it also counts: one statement
-/// sees one moment.
+/// How a walk is to tell that something is on the other side of its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probe {
+    /// It starts *at* the place. The row that was shown last is still there, most of the time, and
+    /// is met again: that costs nothing. But there must not be two of them.
+    Meet,
+    /// It looks there, once it has found a row.
+    Look,
+}
+
+/// The statement for a window of a query that fits. Without rows, it may leave open what is on the
+/// other side.
 pub(super) fn page(
     layout: &Layout,
     selection: &Selection,
     query: &Query,
     window: Window<'_>,
+    probe: Probe,
+) -> Result<PageStatement, CollectionError> {
+    let mut builder = Builder::new(layout, query)?;
+    let check = builder.check();
+    let select = |flag: &str| match &check {
+        Some(check) => format!("CASE WHEN {check} THEN {flag} END{}", selection.list),
+        None => format!("{flag}{}", selection.list),
+    };
+    // One more tells whether there are more.
+    let rows_max = window.limit().saturating_add(1);
+    let (way, place) = start(window);
+    let (sql, front) = match (window, probe) {
+        (Window::Offset { offset, .. }, _) => {
+            let front = if offset > 0 { Front::Skipped } else { Front::Nothing };
+            (builder.offset(&select, &rows_max.to_string())?, front)
+        }
+        _ if place.is_none() => {
+            let start = Start::behind(None);
+            (builder.walk(&select, way, start, &rows_max.to_string())?, Front::Nothing)
+        }
+        (_, Probe::Meet) => {
+            let limit = rows_max.saturating_add(1).to_string();
+            (builder.walk(&select, way, Start::at(place), &limit)?, Front::Place)
+        }
+        (_, Probe::Look) => {
+            let others = builder.others(way.reversed(), place)?;
+            let select = |_: &str| select(&others);
+            let start = Start::behind(place);
+            (builder.walk(&select, way, start, &rows_max.to_string())?, Front::Rows)
+        }
+    };
+    let (is_checked, served) = (check.is_some(), builder.plan.served());
+    Ok(PageStatement { statement: builder.finish(sql), front, is_checked, served })
+}
+
+/// The same, which leaves nothing open, and with `total` counts as well: one statement sees one
+/// moment. The row in front of the others makes it dearer.
+pub(super) fn exact_page(
+    layout: &Layout,
+    selection: &Selection,
+    query: &Query,
+    window: Window<'_>,
     total: bool,
-) -> Result<Page, CollectionError> {
+) -> Result<PageStatement, CollectionError> {
     let mut builder = Builder::new(layout, query)?;
     let no_total = if total { ", NULL::bigint" } else { "" };
-    let select = format!("NULL::boolean{}{no_total}", selection.list);
-    let limit = window.limit().saturating_add(1).to_string();
-    let (rows, flag) = match window {
-        Window::Forward { after, .. } => {
-            let rows = builder.walk(&select, Way::Forwards, after, &limit)?;
-            (rows, builder.others(Way::Backwards, after)?)
-        }
-        Window::Backward { before, .. } => {
-            let rows = builder.walk(&select, Way::Backwards, before, &limit)?;
-            (rows, builder.others(Way::Forwards, before)?)
-        }
-        Window::Offset { offset, .. } => builder.offset(&select, offset, &limit)?,
+    let select = |_: &str| format!("NULL::boolean{}{no_total}", selection.list);
+    let rows_max = window.limit().saturating_add(1).to_string();
+    let (way, place) = start(window);
+    let rows = match window {
+        Window::Offset { .. } => builder.offset(&select, &rows_max)?,
+        _ => builder.walk(&select, way, Start::behind(place), &rows_max)?,
     };
-    let check = builder.check();
-    let has_head = flag.is_some() || check.is_some() || total;
-    let sql = if has_head {
-        let flag = flag.unwrap_or_else(|| "false".to_owned());
-        let flag = match check {
-            Some(check) => format!("CASE WHEN {check} THEN {flag} END"),
-            None => flag,
-        };
-        let total = if total { format!(", ({})", builder.count()) } else { String::new() };
-        format!("(SELECT {flag}{}{total}) UNION ALL ({rows})", selection.nulls)
-    } else {
-        rows
+    let flag = match window {
+        Window::Offset { offset: 1.., .. } => builder.any(),
+        _ if place.is_some() => builder.others(way.reversed(), place)?,
+        _ => "false".to_owned(),
     };
+    let flag = match builder.check() {
+        Some(check) => format!("CASE WHEN {check} THEN {flag} END"),
+        None => flag,
+    };
+    let count = if total { format!(", ({})", builder.count()) } else { String::new() };
+    let sql = format!("(SELECT {flag}{}{count}) UNION ALL ({rows})", selection.nulls);
+    let front = Front::Head { total: total.then_some(selection.width + 1) };
     let served = builder.plan.served();
-    let statement = Statement { sql, parameters: builder.conditions.into_parameters() };
-    let total = total.then_some(selection.width + 1);
-    Ok(Page { statement, has_head, total, served })
+    Ok(PageStatement { statement: builder.finish(sql), front, is_checked: false, served })
+}
+
+/// Which way a window is read, and from what place on.
+const fn start(window: Window<'_>) -> (Way, Option<&[Scalar]>) {
+    match window {
+        Window::Forward { after, .. } => (Way::Forwards, after),
+        Window::Backward { before, .. } => (Way::Backwards, before),
+        Window::Offset { .. } => (Way::Forwards, None),
+    }
 }
 
 /// How many rows match.
 pub(super) fn count(layout: &Layout, query: &Query) -> Result<Statement, CollectionError> {
     let builder = Builder::new(layout, query)?;
     let sql = builder.count();
-    Ok(Statement { sql, parameters: builder.conditions.into_parameters() })
+    Ok(builder.finish(sql))
 }
 
 /// All rows that match, in order.
@@ -95,7 +221,7 @@ pub(super) fn scan(
         condition(&[&builder.filter]),
         builder.order_by_keys(Way::Forwards)?,
     );
-    Ok(Statement { sql, parameters: builder.conditions.into_parameters() })
+    Ok(builder.finish(sql))
 }
 
 /// Whether the key has nulls, and whether it has anything twice.
@@ -119,9 +245,42 @@ enum Way {
     Backwards,
 }
 
+impl Way {
+    const fn reversed(self) -> Self {
+        match self {
+            Self::Forwards => Self::Backwards,
+            Self::Backwards => Self::Forwards,
+        }
+    }
+}
+
+/// From where on.
+#[derive(Clone, Copy)]
+struct Start<'p> {
+    /// From the start of the order, if there is none.
+    place: Option<&'p [Scalar]>,
+    /// Whether with what is at the place.
+    inclusive: bool,
+}
+
+impl<'p> Start<'p> {
+    const fn at(place: Option<&'p [Scalar]>) -> Self {
+        Self { place, inclusive: true }
+    }
+
+    const fn behind(place: Option<&'p [Scalar]>) -> Self {
+        Self { place, inclusive: false }
+    }
+}
+
+/// What is selected in rows of which an expression says whether they are at the place.
+type Select<'s> = &'s dyn Fn(&str) -> String;
+
 struct Builder<'a> {
     layout: &'a Layout,
     conditions: Conditions<'a, Postgres>,
+    /// Which parameters are values of the place, and of which key.
+    of_place: Vec<(usize, usize)>,
     from: String,
     /// What filter and search demand, written once: all branches share its values.
     filter: Option<String>,
@@ -139,6 +298,7 @@ impl<'a> Builder<'a> {
         Ok(Self {
             layout,
             conditions,
+            of_place: vec![],
             from,
             filter,
             order,
@@ -151,24 +311,39 @@ impl<'a> Builder<'a> {
         format!("SELECT count(*) FROM {}{}", self.from, condition(&[&self.filter]))
     }
 
+    fn finish(self, sql: String) -> Statement {
+        let parameters = self.conditions.into_parameters().into_iter().enumerate();
+        let parameters = parameters.map(|(number, (value, sql_type))| {
+            let of_place = self.of_place.iter().find(|(parameter, _)| *parameter == number);
+            let value = match of_place {
+                Some((_, key)) => Bound::OfPlace(*key),
+                None => Bound::Value(value),
+            };
+            Parameter { value, sql_type }
+        });
+        Statement { sql, parameters: parameters.collect() }
+    }
+
     /// That columns which are sorted by, and of which the layout says that they hold no nulls, still
     /// hold none: else the rows would not be all that there are. The key is no such column: without
-    /// it there is no collection.
-    fn check(&mut self) -> Option<String> {
-        let key = &self.layout.table.key;
+    /// it there is no collection. By number, the server finds a column in next to no time.
+    fn check(&self) -> Option<String> {
+        let Layout { table, fields, relation, .. } = self.layout;
         let trusted = self.order.keys().iter().filter(|key| !key.nullable);
         let names = trusted.filter_map(|key| key.field.column());
-        let names: Vec<_> = names.filter(|name| key.iter().all(|key| key != name)).collect();
-        if names.is_empty() {
-            return None;
-        }
-        let (oid, count) = (self.layout.relation.oid, names.len());
-        let names: Vec<_> = names.iter().map(|name| self.conditions.bind_text(name)).collect();
-        Some(format!(
-            "(SELECT count(*) FROM pg_catalog.pg_attribute WHERE attrelid = {oid} AND attnotnull \
-             AND attname IN ({})) = {count}",
-            names.join(", "),
-        ))
+        let names = names.filter(|name| table.key.iter().all(|key| key != name));
+        let checks: Vec<_> = names
+            .filter_map(|name| table.columns.iter().position(|column| column.column.name == name))
+            .filter_map(|position| fields.get(position))
+            .map(|field| {
+                format!(
+                    "(SELECT attnotnull FROM pg_catalog.pg_attribute WHERE attrelid = {} AND \
+                     attnum = {})",
+                    relation.oid, field.number,
+                )
+            })
+            .collect();
+        (!checks.is_empty()).then(|| checks.join(" AND "))
     }
 
     fn order(&self, way: Way) -> &Order {
@@ -178,15 +353,15 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The rows that follow a place.
+    /// The rows from a place on.
     fn walk(
         &mut self,
-        select: &str,
+        select: Select<'_>,
         way: Way,
-        from: Option<&[Scalar]>,
+        start: Start<'_>,
         limit: &str,
     ) -> Result<String, CollectionError> {
-        let branches = self.branches(select, way, from, false, limit)?;
+        let branches = self.branches(select, way, start, limit)?;
         Ok(match branches.as_slice() {
             [only] => only.clone(),
             _ => format!("SELECT * FROM ({}) s LIMIT {limit}", union(&branches)),
@@ -194,80 +369,82 @@ impl<'a> Builder<'a> {
     }
 
     /// Whether anything is at a place, or follows it.
-    fn others(
-        &mut self,
-        way: Way,
-        from: Option<&[Scalar]>,
-    ) -> Result<Option<String>, CollectionError> {
-        if from.is_none() {
-            return Ok(None);
-        }
+    fn others(&mut self, way: Way, from: Option<&[Scalar]>) -> Result<String, CollectionError> {
         if let Plan::Sorted { .. } = self.plan {
-            let found = self.alternatives(way, from, true)?;
+            let found = self.alternatives(way, Start::at(from))?;
             let condition = condition(&[&self.filter, &found]);
-            return Ok(Some(format!("EXISTS (SELECT 1 FROM {}{condition})", self.from)));
+            return Ok(format!("EXISTS (SELECT 1 FROM {}{condition})", self.from));
         }
         // `LIMIT` makes each branch start at the place; `EXISTS` by itself would start anywhere.
-        let branches = self.branches("1", way, from, true, "1")?;
-        Ok(Some(format!("EXISTS (SELECT 1 FROM ({}) s)", union(&branches))))
+        let branches = self.branches(&|_| "1".to_owned(), way, Start::at(from), "1")?;
+        Ok(format!("EXISTS (SELECT 1 FROM ({}) s)", union(&branches)))
     }
 
-    fn offset(
-        &mut self,
-        select: &str,
-        offset: u64,
-        limit: &str,
-    ) -> Result<(String, Option<String>), CollectionError> {
-        // So that a limit can be added to it.
-        let offset = offset.min(1 << 62);
-        let skipped = format!("{}::bigint", self.conditions.bind_text(&offset.to_string()));
+    /// Whether anything matches.
+    fn any(&self) -> String {
+        format!("EXISTS (SELECT 1 FROM {}{})", self.from, condition(&[&self.filter]))
+    }
+
+    /// The rows behind so many; the offset is bound as if it were the first value of a place.
+    fn offset(&mut self, select: Select<'_>, limit: &str) -> Result<String, CollectionError> {
+        self.of_place.push((self.conditions.bound(), 0));
+        let skipped = format!("{}::bigint", self.conditions.bind_text(""));
         let upto = format!("{limit} + {skipped}");
-        let branches = self.branches(select, Way::Forwards, None, false, &upto)?;
-        let rows = format!("SELECT * FROM ({}) s LIMIT {limit} OFFSET {skipped}", union(&branches));
-        let condition = condition(&[&self.filter]);
-        let flag = format!("EXISTS (SELECT 1 FROM {}{condition})", self.from);
-        Ok((rows, (offset > 0).then_some(flag)))
+        let branches = self.branches(select, Way::Forwards, Start::behind(None), &upto)?;
+        Ok(format!("SELECT * FROM ({}) s LIMIT {limit} OFFSET {skipped}", union(&branches)))
     }
 
-    /// What gives the rows that follow a place, one after the other.
+    /// What gives the rows from a place on, one after the other.
     fn branches(
         &mut self,
-        select: &str,
+        select: Select<'_>,
         way: Way,
-        from: Option<&[Scalar]>,
-        inclusive: bool,
+        start: Start<'_>,
         limit: &str,
     ) -> Result<Vec<String>, CollectionError> {
         let Plan::Index(terms) = &self.plan else {
-            return Ok(vec![self.sorted(select, way, from, inclusive, limit)?]);
+            return Ok(vec![self.sorted(select, way, start, limit)?]);
         };
         let order_by = order_by(terms, matches!(way, Way::Backwards));
         let order = self.order(way).clone();
         let mut found = Vec::new();
-        for branch in branches(self.layout, &order, from, inclusive) {
-            let demanded = branch.condition(&mut self.conditions, self.layout, &order)?;
+        for branch in branches(self.layout, &order, start.place, start.inclusive) {
+            let Demand { condition: demanded, at_place } = self.demand(&branch, &order)?;
+            let (select, from) = (select(&at_place), &self.from);
             let condition = condition(&[&self.filter, &demanded]);
-            let from = &self.from;
             found.push(format!("SELECT {select} FROM {from}{condition}{order_by} LIMIT {limit}"));
         }
         Ok(found)
     }
 
+    fn demand(&mut self, branch: &Branch<'_>, order: &Order) -> Result<Demand, CollectionError> {
+        self.of_place.extend((self.conditions.bound()..).zip(branch.keys()));
+        branch.demand(&mut self.conditions, self.layout, order)
+    }
+
     /// All branches at once.
     fn sorted(
         &mut self,
-        select: &str,
+        select: Select<'_>,
         way: Way,
-        from: Option<&[Scalar]>,
-        inclusive: bool,
+        start: Start<'_>,
         limit: &str,
     ) -> Result<String, CollectionError> {
-        let alternatives = match from {
-            Some(_) => self.alternatives(way, from, inclusive)?,
-            None => None,
-        };
+        let (mut alternatives, mut at_place) = (None, "false".to_owned());
+        if start.place.is_some() {
+            alternatives = self.alternatives(way, start)?;
+        }
+        if start.place.is_some() && start.inclusive {
+            let order = self.order(way).clone();
+            let place = Branch::place(&order, start.place);
+            if let Some(condition) = self.demand(&place, &order)?.condition {
+                // A comparison with null is neither true nor false.
+                at_place = format!("({condition}) IS TRUE");
+            }
+        }
         let condition = condition(&[&self.filter, &alternatives]);
         let order_by = self.order_by_keys(way)?;
+        let select = select(&at_place);
         Ok(format!("SELECT {select} FROM {}{condition}{order_by} LIMIT {limit}", self.from))
     }
 
@@ -275,13 +452,12 @@ impl<'a> Builder<'a> {
     fn alternatives(
         &mut self,
         way: Way,
-        from: Option<&[Scalar]>,
-        inclusive: bool,
+        start: Start<'_>,
     ) -> Result<Option<String>, CollectionError> {
         let order = self.order(way).clone();
         let mut parts = Vec::new();
-        for branch in branches(self.layout, &order, from, inclusive) {
-            match branch.condition(&mut self.conditions, self.layout, &order)? {
+        for branch in branches(self.layout, &order, start.place, start.inclusive) {
+            match self.demand(&branch, &order)?.condition {
                 Some(part) => parts.push(format!("({part})")),
                 None => return Ok(None),
             }

@@ -10,8 +10,10 @@ pub(super) enum Form {
     Boolean,
     /// As `bigint`.
     Integer,
-    /// As text that is the shortest of its double.
+    /// As `double precision`.
     Real,
+    /// As text, the shortest of a `real`: as a double it would have other digits.
+    Single,
     /// As text with all digits.
     Decimal,
     Text,
@@ -26,8 +28,9 @@ impl Form {
         match self {
             Self::Boolean => "boolean",
             Self::Integer => "bigint",
+            Self::Real => "double precision",
             Self::Bytes => "bytea",
-            Self::Real | Self::Decimal | Self::Text | Self::Json => "text",
+            Self::Single | Self::Decimal | Self::Text | Self::Json => "text",
         }
     }
 }
@@ -36,6 +39,8 @@ impl Form {
 #[derive(Clone, Debug)]
 pub(super) struct Described {
     pub(super) name: String,
+    /// Its number in the table, which it keeps.
+    pub(super) number: i16,
     pub(super) not_null: bool,
     /// The name of its type for statements: with its schema, unless it is the system's.
     pub(super) type_name: String,
@@ -50,6 +55,8 @@ pub(super) struct Described {
 /// How a column is read.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
+    /// The number of the column in the table.
+    pub(super) number: i16,
     pub(super) form: Form,
     /// The expression that gives it this form.
     pub(super) select: String,
@@ -69,7 +76,8 @@ pub(super) fn column(described: &Described, is_key: bool) -> (TableColumn, Field
         preset: preset(&described.name, &kind, is_key),
         kind,
     };
-    (TableColumn { column, sql_name: name, sql_type }, Field { form, select })
+    let field = Field { number: described.number, form, select };
+    (TableColumn { column, sql_name: name, sql_type }, field)
 }
 
 fn classify(described: &Described, name: &str) -> (Kind, Form, String, String) {
@@ -82,7 +90,8 @@ fn classify(described: &Described, name: &str) -> (Kind, Form, String, String) {
         "int2" | "int4" | "int8" => {
             (Kind::Integer, Form::Integer, cast("bigint"), "bigint".to_owned())
         }
-        "float4" | "float8" => (Kind::Number, Form::Real, cast("text"), own()),
+        "float4" => (Kind::Number, Form::Single, cast("text"), own()),
+        "float8" => (Kind::Number, Form::Real, cast("double precision"), own()),
         "numeric" => (Kind::Number, Form::Decimal, cast("text"), own()),
         // A longer text would be cut to a `name`, and then be equal to one.
         "text" | "varchar" | "name" => (Kind::Text, Form::Text, cast("text"), "text".to_owned()),

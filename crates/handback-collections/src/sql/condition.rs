@@ -32,6 +32,11 @@ impl<'a, D: Dialect> Conditions<'a, D> {
         self.parameters
     }
 
+    /// How many values are bound so far.
+    pub(crate) const fn bound(&self) -> usize {
+        self.parameters.len()
+    }
+
     /// What filter and search demand; nothing if they demand nothing.
     pub(crate) fn of_query(&mut self, query: &Query) -> Result<Option<String>, CollectionError> {
         let mut parts = Vec::new();

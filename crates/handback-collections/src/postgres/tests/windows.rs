@@ -454,3 +454,150 @@ fn a_scan_that_meets_a_null_where_none_was_works_again_at_once() {
     assert!(matches!(scan(), Err(CollectionError::Unavailable(_))));
     assert_eq!(scan().unwrap(), [1, 2, 3]);
 }
+
+/// What every order of `GONE` is asked for.
+fn gone_orders() -> [&'static [&'static str]; 9] {
+    // By an index in one piece, in several, with nulls at either end, with a trusted column; and
+    // without an index.
+    [&[], &["-id"], &["a"], &["-a<"], &["a<"], &["e"], &["-e", "id"], &["e", "a<"], &["b", "-a"]]
+}
+
+const GONE: &str = "\
+CREATE TABLE t (id int PRIMARY KEY, a int, b text COLLATE \"C\", e int NOT NULL);
+CREATE INDEX ON t (a, id);
+CREATE INDEX ON t (e, id);
+CREATE INDEX ON t (e, a NULLS FIRST, id);
+INSERT INTO t VALUES (1, 2, 'x', 1), (2, NULL, 'y', 1), (3, 1, NULL, 2), (4, 2, 'y', 2),
+    (5, NULL, NULL, 1), (6, 1, 'x', 2), (7, 2, NULL, 1);";
+
+#[test]
+fn a_row_that_is_gone_hides_nothing_of_what_is_on_its_other_side() {
+    let Some(db) = Db::new(GONE) else { return };
+    for keys in gone_orders() {
+        let all = walk(&db.open("t"), &query(&db.open("t"), &json!({}), keys), 9);
+        for (number, gone) in all.iter().enumerate() {
+            // New: it has never met a place whose row was gone.
+            let t = db.open("t");
+            let query = query(&t, &json!({}), keys);
+            let place = Some(gone.place.as_slice());
+            let (before, after) = (&all[..number], &all[number + 1..]);
+            let check = |is_there: bool| {
+                let tag = format!("{keys:?} {number} {is_there}");
+                for limit in [1, 2, 7] {
+                    let page = forward(&t, &query, place, limit);
+                    assert_eq!(page.rows, after[..limit.min(after.len())], "{tag} {limit}");
+                    assert_eq!(page.more_before, is_there || !before.is_empty(), "{tag} {limit}");
+                    assert_eq!(page.more_after, after.len() > limit, "{tag} {limit}");
+                    let page = backward(&t, &query, place, limit);
+                    let from = before.len().saturating_sub(limit);
+                    assert_eq!(page.rows, before[from..], "{tag} {limit}");
+                    assert_eq!(page.more_after, is_there || !after.is_empty(), "{tag} {limit}");
+                    assert_eq!(page.more_before, before.len() > limit, "{tag} {limit}");
+                }
+            };
+            check(true);
+            let id = ids(std::slice::from_ref(gone))[0];
+            db.execute(&format!("CREATE TEMP TABLE kept AS SELECT * FROM t WHERE id = {id}"));
+            db.execute(&format!("DELETE FROM t WHERE id = {id}"));
+            // The first one finds out, the second one knows.
+            check(false);
+            check(false);
+            db.execute("INSERT INTO t SELECT * FROM kept; DROP TABLE kept");
+            check(true);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_before_the_first_page_nor_in_an_empty_table() {
+    let Some(db) = Db::new(GONE) else { return };
+    let t = db.open("t");
+    let sides = |page: Fetched| (page.rows.len(), page.more_before, page.more_after);
+    for keys in gone_orders() {
+        let query = query(&t, &json!({}), keys);
+        assert_eq!(sides(forward(&t, &query, None, 3)), (3, false, true), "{keys:?}");
+        assert_eq!(sides(backward(&t, &query, None, 3)), (3, true, false), "{keys:?}");
+        assert_eq!(sides(forward(&t, &query, None, 7)), (7, false, false), "{keys:?}");
+    }
+    let places: Vec<_> = gone_orders()
+        .iter()
+        .map(|keys| walk(&t, &query(&t, &json!({}), keys), 9)[3].place.clone())
+        .collect();
+    db.execute("DELETE FROM t");
+    for (keys, place) in gone_orders().iter().zip(&places) {
+        let query = query(&t, &json!({}), keys);
+        for place in [None, Some(place.as_slice()), Some(place)] {
+            assert_eq!(sides(forward(&t, &query, place, 3)), (0, false, false), "{keys:?}");
+            assert_eq!(sides(backward(&t, &query, place, 3)), (0, false, false), "{keys:?}");
+        }
+        let window = Window::Offset { offset: 2, limit: 3 };
+        assert_eq!(sides(t.fetch(&fetch(&query, window)).unwrap()), (0, false, false));
+    }
+}
+
+#[test]
+fn a_row_at_the_place_is_what_the_server_takes_for_the_same() {
+    let Some(db) = Db::new(
+        "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+         CREATE TABLE t (id int PRIMARY KEY, a text COLLATE ci NOT NULL, n numeric, f float8);
+         CREATE INDEX ON t (a, id); CREATE INDEX ON t (n, id); CREATE INDEX ON t (f, id);
+         INSERT INTO t VALUES (1, 'a', 1.0, 0), (2, 'A', 1.00, '-0'), (3, 'b', 2, 'NaN'),
+             (4, 'B', 2.0, 'NaN')",
+    ) else {
+        return;
+    };
+    for (key, change) in [
+        ("a", "UPDATE t SET a = CASE WHEN a < 'b' THEN 'A' ELSE 'B' END"),
+        ("n", "UPDATE t SET n = n::numeric(5, 3)"),
+        ("f", "UPDATE t SET f = -f WHERE f = 0"),
+    ] {
+        let t = db.open("t");
+        let query = query(&t, &json!({}), &[key]);
+        let all = walk(&t, &query, 9);
+        db.execute(change);
+        for (number, row) in all.iter().enumerate() {
+            let page = forward(&t, &query, Some(&row.place), 9);
+            assert_eq!(ids(&page.rows), ids(&all[number + 1..]), "{key}");
+            assert!(page.more_before);
+            let page = backward(&t, &query, Some(&row.place), 9);
+            assert_eq!(ids(&page.rows), ids(&all[..number]), "{key}");
+            assert!(page.more_after);
+        }
+    }
+}
+
+#[test]
+fn a_key_that_is_one_no_longer_is_noticed_by_the_rows_at_the_place() {
+    let Some(db) =
+        Db::new("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 9)")
+    else {
+        return;
+    };
+    let t = db.open("t");
+    let query = query(&t, &json!({}), &[]);
+    let place = [Scalar::Int(3)];
+    assert_eq!(ids(&forward(&t, &query, Some(&place), 2).rows), [4, 5]);
+    db.execute("ALTER TABLE t DROP CONSTRAINT t_pkey; INSERT INTO t VALUES (3), (3), (3)");
+    let window = Window::Forward { after: Some(&place), limit: 2 };
+    let error = t.fetch(&fetch(&query, window)).unwrap_err();
+    assert!(matches!(error, CollectionError::Gone(_)), "{error}");
+}
+
+#[test]
+fn a_column_of_the_same_name_is_not_the_same_column() {
+    let Some(db) = Db::new(
+        "CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL); CREATE INDEX ON t (a, id);
+         INSERT INTO t SELECT n, n FROM generate_series(1, 5) n",
+    ) else {
+        return;
+    };
+    let t = db.open("t");
+    let query = query(&t, &json!({}), &["a"]);
+    let place = [Scalar::Int(2), Scalar::Int(2)];
+    assert_eq!(ids(&forward(&t, &query, Some(&place), 9).rows), [3, 4, 5]);
+    db.execute(
+        "ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN a int;
+         UPDATE t SET a = id WHERE id IN (2, 4)",
+    );
+    assert_eq!(ids(&forward(&t, &query, Some(&place), 9).rows), [4, 1, 3, 5]);
+}
