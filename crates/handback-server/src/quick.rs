@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use handback_surface::body::ReplyBody;
@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
+use crate::clock;
 use crate::router::Router;
 
 /// Bytes of a request that is answered here: a larger one need not be quick.
@@ -288,11 +289,10 @@ struct Date {
 
 impl Date {
     fn now(&mut self) -> &[u8] {
-        let now = SystemTime::now();
-        let second = now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let second = clock::now_ms() / 1000;
         if second != self.second || self.text.is_empty() {
             self.second = second;
-            self.text = httpdate::fmt_http_date(now);
+            self.text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
         }
         self.text.as_bytes()
     }

@@ -165,7 +165,7 @@ impl Totals {
         ] {
             *total += count;
         }
-        if self.runs % 500 == 0 {
+        if self.runs.is_multiple_of(500) {
             let seconds = self.start.elapsed().as_secs();
             println!("{} runs, {} crashes, {seconds} s", self.runs, self.sum.crashes);
         }

@@ -131,7 +131,7 @@ impl Turns {
                     if step % 2 == 1 && step == seen {
                         self.relieve();
                     }
-                    let is_calm = step == seen && step % 2 == 0;
+                    let is_calm = step == seen && step.is_multiple_of(2);
                     wait = if is_calm { SWEEP_EVERY } else { LOOK_EVERY };
                     seen = step;
                     if swept.elapsed() >= SWEEP_EVERY && self.sweep() {
@@ -301,7 +301,7 @@ mod tests {
             closed: false,
             payload: None,
             fork: None,
-            key_commitment: None,
+            key: None,
             incarnation: 1,
         };
         streams.command(Command::Create(Box::new(create)), 0).await.unwrap();

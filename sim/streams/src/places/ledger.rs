@@ -257,10 +257,10 @@ impl Ledger {
                 one.told.extend(seq);
                 one.use_at(fate.now);
             }
-            Reply::Refused(Refusal::NotFound | Refusal::Gone) => {
-                if one.is_alive && !one.may_end && !maybe_deleted {
-                    fate.fault(format!("lost: {id:?} was not found"));
-                }
+            Reply::Refused(Refusal::NotFound | Refusal::Gone)
+                if one.is_alive && !one.may_end && !maybe_deleted =>
+            {
+                fate.fault(format!("lost: {id:?} was not found"));
             }
             Reply::Refused(Refusal::Closed { .. }) if !one.close_tried => {
                 fate.fault(format!("order: nobody closed {id:?}"));
