@@ -265,14 +265,22 @@ impl Connection {
                     self.check_owner()?;
                 }
                 _ = renewals.tick() => {
-                    let token = ServerFrame::Token(self.token()?);
-                    self.send(&token).await?;
+                    // A duplex that is too old to be gone on with ends when it ends.
+                    if let Ok(token) = self.token()
+                        && token.resume_expires_in_ms > 0
+                    {
+                        self.send(&ServerFrame::Token(token)).await?;
+                    }
                 }
                 _ = pings.tick() => {
                     if is_reading && self.heard.elapsed() > silence {
                         return Ok(Next::Gone);
                     }
-                    self.view.meta.touch(self.shared.streams.now());
+                    let now = self.shared.streams.now();
+                    self.view.meta.touch(now);
+                    if let Some(input) = &*self.input.borrow() {
+                        input.meta.touch(now);
+                    }
                     let _ = messages.try_send(Message::Ping(Bytes::new()));
                 }
                 // What it borrows may not live on.
@@ -309,7 +317,9 @@ impl Connection {
         let (now, place) = (self.shared.streams.now(), self.opened.place(self.kept));
         let resume_token = self.opened.tokens.seal(&self.shared.sealer, place, now)?;
         let life = self.shared.settings.resume_ttl.as_millis();
-        Ok(Token { resume_token, resume_expires_in_ms: u64::try_from(life).unwrap_or(u64::MAX) })
+        let left = self.opened.resume_life_left(now);
+        let resume_expires_in_ms = u64::try_from(life).map_or(left, |life| life.min(left));
+        Ok(Token { resume_token, resume_expires_in_ms })
     }
 
     async fn send(&mut self, frame: &ServerFrame) -> Result<(), Refused> {
@@ -325,6 +335,12 @@ impl Connection {
     }
 
     fn hear(&mut self, frame: ClientFrame) -> Result<(), Refused> {
+        let writes =
+            matches!(frame, ClientFrame::Chunk { .. } | ClientFrame::Close | ClientFrame::Abort);
+        if writes && self.opened.read_only.is_some() {
+            // It did not become the next generation, and would write as one before.
+            return Err(NotTaken::ReadOnly(String::new()).into());
+        }
         match frame {
             ClientFrame::Hello(_) => Err(Refused::new(Code::Malformed, "hello is the first frame")),
             ClientFrame::Chunk { seqno, data } => self.chunk(seqno, data),
@@ -352,9 +368,6 @@ impl Connection {
         }
         if data.is_empty() {
             return Err(Refused::new(Code::Malformed, "a chunk without bytes"));
-        }
-        if self.opened.read_only.is_some() {
-            return Err(NotTaken::ReadOnly(String::new()).into());
         }
         if seqno > self.next_seqno || seqno == u32::MAX {
             let message = format!("chunk {} is to come next", self.next_seqno);
@@ -547,8 +560,6 @@ impl Connection {
         if self.opened.is_flow_controlled {
             self.outstanding.push_back((next.number, next.bytes));
             self.outstanding_bytes += next.bytes;
-        } else {
-            self.kept = self.kept.max(next.number);
         }
         Ok(())
     }
@@ -565,7 +576,7 @@ impl Connection {
             tracing::error!(%why, "a duplex cannot be read");
             Refused::new(Code::ReadOnly, "events cannot be read at the moment").retry(RETRY_MS)
         })?;
-        if !self.is_closed {
+        if !self.is_closed && self.opened.read_only.is_none() {
             // Nothing consumes chunks any more.
             let id = self.opened.input.meta.id();
             let key = self.opened.stream_key.as_ref().map(|key| key.records(id));

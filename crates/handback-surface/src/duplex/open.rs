@@ -183,6 +183,11 @@ impl Opened {
         Place { input: self.input.meta.id(), generation: self.generation, kept }
     }
 
+    /// How long tokens are good at most: the duplex must not be too old.
+    pub(super) fn resume_life_left(&self, now: u64) -> u64 {
+        (self.input.meta.created() + RESUME_LIFE_MS).saturating_sub(now)
+    }
+
     /// What is told of the mode.
     pub(super) fn mode(&self, shared: &Shared) -> (duplex::Mode, Option<String>) {
         match (&*shared.streams.mode().borrow(), &self.read_only) {
