@@ -54,7 +54,7 @@ impl World {
         let now = UnixTime::from_secs(START / 1000);
         let ring = KeyRing::generate(&mut rand::rng(), ring::Mode::Sealed, now);
         let sealer = Sealer::new(&ring, SealerConfig::default()).unwrap();
-        let routes = DuplexRoutes::new(Arc::clone(&streams), sealer, settings);
+        let routes = DuplexRoutes::new(Arc::clone(&streams), Arc::new(sealer), settings);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {

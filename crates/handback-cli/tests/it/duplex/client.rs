@@ -123,6 +123,8 @@ impl Client {
                 Ok(Message::Text(text)) => Bytes::from(text),
                 Ok(Message::Binary(bytes)) => bytes,
                 Ok(Message::Close(close)) => {
+                    // The answer to it is written by this only.
+                    let _ = self.socket.flush();
                     return Heard::Closed(close.map_or(0, |close| close.code.into()));
                 }
                 Ok(_) => continue,

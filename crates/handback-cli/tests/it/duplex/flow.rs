@@ -149,3 +149,37 @@ fn who_does_not_acknowledge_gets_256_kib() {
     client.ack(Some(&small[0]));
     assert_eq!(client.events(1)[0].1.len(), 256 << 10);
 }
+
+#[test]
+fn clients_that_read_nothing_cost_little_and_disturb_nobody() {
+    let sandbox = Sandbox::new();
+    let server = server(&sandbox);
+    let (mut writer, _) = Client::open(&server, "relay", Format::Json, hello("big"));
+    // From here on connections do not take over from each other.
+    writer.say(&ClientFrame::Close);
+    let line = "POST /v1/stream/__duplex/relay/big/out";
+    let octets = [("content-type", "application/octet-stream")];
+    let event = vec![b'x'; 256 << 10];
+    for _ in 0..64 {
+        assert_eq!(server.ask(line, &octets, &event).status, 204);
+    }
+    let before = memory(server.pid());
+    let headers = [("x-idempotency-key", "big")];
+    let deaf: Vec<_> = (0..40)
+        .map(|_| Client::connect(&server, "relay", Format::Json, &headers).unwrap())
+        .collect();
+    // Others go on as if nothing was.
+    let (mut client, _) = Client::open(&server, "echo", Format::Json, hello("other"));
+    for seqno in 0..50 {
+        client.chunk(seqno, "x");
+        let events = client.events(1);
+        client.ack(Some(&events[0].0));
+    }
+    // All of it, for each of them, would be 640 MiB.
+    let grown = memory(server.pid()).saturating_sub(before);
+    assert!(grown < 250 << 20, "{} MiB", grown >> 20);
+    // They were not forgotten.
+    let mut late = deaf.into_iter().next().unwrap();
+    assert!(matches!(late.frame(), ServerFrame::Welcome(_)));
+    assert_eq!(late.events(64).len(), 64);
+}

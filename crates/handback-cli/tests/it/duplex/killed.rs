@@ -229,3 +229,36 @@ fn a_server_that_stops_says_so_and_ends_soon() {
         assert_eq!(texts(&client.events(1)), ["y"]);
     }
 }
+
+#[test]
+fn a_restart_adds_nothing_to_what_has_nothing_left() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path("data");
+    let server = Server::start(&sandbox, &data);
+    let (mut client, _) = Client::open(&server, "echo", Format::Json, hello("used"));
+    client.chunk(0, "x");
+    client.events(1);
+    client.cut();
+    let (client, _) = Client::open(&server, "echo", Format::Json, hello("new"));
+    client.cut();
+    server.stop();
+    let ends = |server: &Server| {
+        ["used", "new"].map(|key| {
+            let line = format!("HEAD /v1/stream/__duplex/echo/{key}/out");
+            server.ask(&line, &[], b"").headers["stream-next-offset"].clone()
+        })
+    };
+    let server = Server::start(&sandbox, &data);
+    let before = ends(&server);
+    server.stop();
+    for round in 0..3 {
+        let server = Server::start(&sandbox, &data);
+        // What the start left to do is done before this is answered.
+        let key = format!("other{round}");
+        let (mut client, _) = Client::open(&server, "echo", Format::Json, hello(&key));
+        client.chunk(0, "x");
+        client.events(1);
+        assert_eq!(ends(&server), before);
+        server.stop();
+    }
+}
