@@ -1,7 +1,6 @@
 //! Duplexes on a loopback listener, with a clock that is set and a store that fails by plan.
 
 #![expect(
-    clippy::indexing_slicing,
     clippy::unwrap_used,
     reason = "a helper that finds something else than it made fails the test"
 )]
