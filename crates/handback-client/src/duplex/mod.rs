@@ -59,6 +59,10 @@ use crate::tls;
 /// Events that are acknowledged together when nobody does it.
 const AUTO_ACK_EVENTS: usize = 16;
 
+/// Chunks that are kept with one sync, and bytes of them: what a full outbox makes room for soon.
+const BATCH_CHUNKS: usize = 64;
+const BATCH_BYTES: usize = CHUNK_BYTES_MAX;
+
 /// One event.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -153,9 +157,14 @@ impl Duplex {
         });
         let (mut options, saved, chunks, folder) =
             opened.await.map_err(|_| DuplexError::Stopped)??;
-        if saved.has_stream_key != options.stream_key.is_some() {
-            let key = folder.stream_key()?;
-            options.stream_key = options.stream_key.take().or(key);
+        if saved.has_stream_key && options.stream_key.is_none() {
+            options.stream_key = folder.stream_key()?;
+        }
+        let is_same = saved.has_stream_key == options.stream_key.is_some()
+            && saved.verify.is_some() == options.verify.is_some();
+        if !is_same {
+            let why = "it was started with other options, or its stream key is gone";
+            return Err(DuplexError::Options(why));
         }
         Self::start(options, saved, chunks, Some(folder))
     }
@@ -206,22 +215,41 @@ impl Duplex {
         self.send_all(vec![data.into()]).await
     }
 
-    /// Sends chunks together, with one sync for all of them. Gives the number of the last one.
+    /// Sends chunks together, with one sync for many of them. Gives the number of the last one.
+    ///
+    /// If it fails, or is dropped, the first ones may be in the outbox: [`next_seqno`](Self::next_seqno)
+    /// says how many.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send).
+    /// As [`send`](Self::send); and if there are none.
     pub async fn send_all(&self, chunks: Vec<Bytes>) -> Result<u32, DuplexError> {
         if chunks.iter().any(|data| data.len() > CHUNK_BYTES_MAX) {
             return Err(DuplexError::ChunkTooLarge);
         }
-        let bytes = chunks.iter().map(Bytes::len).sum();
         let _in_order = self.sending.lock().await;
+        let mut sent = Err(DuplexError::Options("there is no chunk to be sent"));
+        let mut rest = chunks.into_iter().peekable();
+        while rest.peek().is_some() {
+            let (mut batch, mut bytes) = (Vec::new(), 0);
+            while let Some(data) = rest.next_if(|data| {
+                batch.len() < BATCH_CHUNKS && (bytes == 0 || bytes + data.len() <= BATCH_BYTES)
+            }) {
+                bytes += data.len();
+                batch.push(data);
+            }
+            self.wait_for_room(bytes).await?;
+            sent = Ok(self.core.push(batch).await?);
+        }
+        sent
+    }
+
+    async fn wait_for_room(&self, bytes: usize) -> Result<(), DuplexError> {
         let mut status = self.core.status.subscribe();
         loop {
             self.check_going()?;
             if self.core.has_room(bytes) {
-                return self.core.push(chunks).await;
+                return Ok(());
             }
             tokio::select! {
                 () = self.core.room.notified() => {}
@@ -310,6 +338,18 @@ impl Duplex {
         let finished = status.wait_for(|status| status.outcome.is_some()).await;
         let finished = finished.map_err(|_| DuplexError::Stopped)?;
         finished.outcome.clone().unwrap_or(Err(DuplexError::Stopped))
+    }
+
+    /// How many chunks are in the outbox: the server may not have them.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.core.queue().chunks.len()
+    }
+
+    /// Whether this side was closed or aborted, also in an earlier life.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.core.queue().closing.is_some()
     }
 
     /// How it is doing.

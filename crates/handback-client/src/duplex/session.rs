@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use handback_stream::duplex::{
-    CREDIT_BYTES, CREDIT_EVENTS, ClientFrame, Event as EventFrame, EventBody, Hello, KeyText, Mode,
-    ServerFrame, Welcome,
+    CREDIT_BYTES, CREDIT_EVENTS, ClientFrame, Code, Event as EventFrame, EventBody, Hello, KeyText,
+    Mode, ServerFrame, Welcome,
 };
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -59,7 +59,7 @@ impl Driver {
         let told = kept.as_ref().map(|mark| mark.event_id.clone());
         let token = self.core.token().await?;
         socket.send(&ClientFrame::Hello(self.hello(told.clone(), token)))?;
-        let welcomed = timeout(WELCOME_TIMEOUT, welcome(&mut socket)).await;
+        let welcomed = timeout(WELCOME_TIMEOUT, self.welcome(&mut socket)).await;
         let welcome = welcomed.map_err(|_| Trouble::again("there was no welcome in time"))??;
         self.is_welcomed = true;
         self.last_welcome = Instant::now();
@@ -87,6 +87,32 @@ impl Driver {
         };
         session.socket.finish().await;
         ended
+    }
+
+    /// The first frame: a welcome, or why not.
+    async fn welcome(&self, socket: &mut Socket) -> Result<Box<Welcome>, Trouble> {
+        loop {
+            match socket.next().await? {
+                Some(ServerFrame::Welcome(welcome)) => return Ok(welcome),
+                Some(ServerFrame::Error { code, message, retry_after_ms }) => {
+                    return Err(self.refused(code, message, retry_after_ms));
+                }
+                Some(_) => {
+                    return Err(DuplexError::Misbehaved("the first frame is no welcome").into());
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn refused(&self, code: Code, message: String, retry_after_ms: Option<u64>) -> Trouble {
+        if code == Code::ReadOnly {
+            self.core.tell(|status| {
+                status.mode = Some(Mode::ReadOnly);
+                status.reason = Some(message.clone());
+            });
+        }
+        of_code(code, message, retry_after_ms.map(Duration::from_millis))
     }
 
     fn hello(&self, event_id: Option<String>, resume_token: Option<String>) -> Hello {
@@ -119,20 +145,6 @@ impl Driver {
         let key = self.options.stream_key.as_ref();
         let proving = Proving::start(trust.clone(), &self.http, stream, kept, earlier, key).await?;
         Ok(Some(proving))
-    }
-}
-
-/// The first frame: a welcome, or why not.
-async fn welcome(socket: &mut Socket) -> Result<Box<Welcome>, Trouble> {
-    loop {
-        match socket.next().await? {
-            Some(ServerFrame::Welcome(welcome)) => return Ok(welcome),
-            Some(ServerFrame::Error { code, message, retry_after_ms }) => {
-                return Err(of_code(code, message, retry_after_ms.map(Duration::from_millis)));
-            }
-            Some(_) => return Err(DuplexError::Misbehaved("the first frame is no welcome").into()),
-            None => {}
-        }
     }
 }
 
@@ -282,7 +294,7 @@ impl Session<'_> {
                 return Ok(Some(Finished { event_id, aborted }));
             }
             ServerFrame::Error { code, message, retry_after_ms } => {
-                return Err(of_code(code, message, retry_after_ms.map(Duration::from_millis)));
+                return Err(self.driver.refused(code, message, retry_after_ms));
             }
             _ => return Err(DuplexError::Misbehaved("a frame that is not expected").into()),
         }

@@ -79,6 +79,20 @@ async fn opening_it_by_its_key_goes_on_too() {
 }
 
 #[tokio::test]
+async fn it_goes_on_as_it_was_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = Script::start().await;
+    let options = kept(&script, directory.path());
+    Duplex::open(options.clone()).await.unwrap().leave().await;
+    let other = Duplex::open(options.clone().verify(handback_client::Keys::Server)).await;
+    assert!(matches!(other, Err(DuplexError::Options(_))));
+    let key = StreamKey::from_bytes(&[3; 32]);
+    let other = Duplex::open(options.clone().stream_key(key)).await;
+    assert!(matches!(other, Err(DuplexError::Options(_))));
+    assert!(Duplex::open(options).await.is_ok());
+}
+
+#[tokio::test]
 async fn one_at_a_time_drives_it() {
     let directory = tempfile::tempdir().unwrap();
     let script = Script::start().await;

@@ -10,3 +10,4 @@ mod lives;
 mod proofs;
 mod protocol;
 mod script;
+mod streams;

@@ -107,6 +107,23 @@ async fn sending_waits_while_the_outbox_is_full() {
 }
 
 #[tokio::test]
+async fn many_chunks_are_sent_together_in_order() {
+    let script = Script::start().await;
+    let duplex = Duplex::open(script.options().outbox(100, 1 << 20)).await.unwrap();
+    let chunks = |count: u32| (0..count).map(|number| number.to_string().into()).collect();
+    assert!(matches!(duplex.send_all(Vec::new()).await, Err(DuplexError::Options(_))));
+    let answer = async {
+        let (mut peer, _) = script.welcome(0, 1).await;
+        for seqno in 0..300 {
+            assert_eq!(peer.chunk().await, (seqno, seqno.to_string()));
+            peer.say(ServerFrame::Ack { seqno }).await;
+        }
+    };
+    let (sent, ()) = tokio::join!(duplex.send_all(chunks(300)), answer);
+    assert_eq!(sent.unwrap(), 299);
+}
+
+#[tokio::test]
 async fn an_abort_does_not_wait_and_is_repeated() {
     let script = Script::start().await;
     let duplex = Duplex::open(script.options()).await.unwrap();
@@ -179,6 +196,9 @@ async fn what_passes_is_tried_again_not_before_the_hint() {
         peer.chunk().await;
         let start = Instant::now();
         peer.say(error(code, Some(300))).await;
+        let mut status = duplex.watch();
+        status.wait_for(|status| status.phase == Phase::Waiting).await.unwrap();
+        assert_eq!(duplex.status().is_degraded(), code == Code::ReadOnly);
         let (mut peer, _) = script.welcome(0, 2).await;
         assert!(start.elapsed() >= Duration::from_millis(300), "{code:?}");
         assert_eq!(peer.chunk().await.0, 0, "nothing is dropped");
