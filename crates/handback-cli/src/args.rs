@@ -11,6 +11,7 @@ use crate::keys::KeysCommand;
 use crate::output::Format;
 use crate::query::QueryArgs;
 use crate::serve::ServeArgs;
+use crate::stream::StreamCommand;
 use crate::token::TokenCommand;
 
 /// Handback: what agent tool servers hand out and take back, and the collections they page
@@ -46,6 +47,7 @@ Exit codes:
   1  it could not; the message on stderr says why
   2  the command line is wrong, or lacks a flag that the command insists on
   3  the token or cursor is refused; the reason is on stdout
+  4  the server does not prove what it says of a stream
 
 JSON:
   With --output json, an answer is one line on stdout, and an error one line on stderr with the
@@ -67,6 +69,9 @@ pub(crate) enum Command {
     /// Look at tokens, open them and make them
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Write, read, follow and verify streams, and send through a duplex
+    #[command(subcommand)]
+    Stream(StreamCommand),
     // The help of a command is the documentation of its arguments.
     Serve(ServeArgs),
     Query(Box<QueryArgs>),

@@ -30,6 +30,11 @@ impl Failure {
         Self { exit: Exit::USAGE, ..Self::new(error) }
     }
 
+    /// A server that does not prove what it says.
+    pub(crate) fn unproved(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { exit: Exit::UNPROVED, ..Self::new(error) }
+    }
+
     /// The same, with a hint.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }

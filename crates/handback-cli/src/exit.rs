@@ -18,6 +18,9 @@ impl Exit {
 
     /// The command worked, and its answer is that the token is refused.
     pub(crate) const REFUSED: Self = Self(3);
+
+    /// The command worked, and its answer is that the server does not prove what it says.
+    pub(crate) const UNPROVED: Self = Self(4);
 }
 
 impl From<Exit> for ExitCode {

@@ -15,6 +15,7 @@ mod output;
 mod query;
 mod rings;
 mod serve;
+mod stream;
 mod text;
 mod token;
 
@@ -47,6 +48,7 @@ fn run(command: Command, output: Output) -> Result<Exit, Failure> {
     match command {
         Command::Keys(command) => keys::run(command, output),
         Command::Token(command) => token::run(command, output),
+        Command::Stream(command) => stream::run(command, output),
         Command::Serve(args) => serve::run(&args, output),
         Command::Query(args) => query::run(&args, output),
         Command::Collections(args) => collections::run(&args, output),

@@ -26,6 +26,13 @@ fn every_command_explains_itself() {
     check_help("help_token_inspect", "token inspect --help");
     check_help("help_token_open", "token open --help");
     check_help("help_token_seal", "token seal --help");
+    check_help("help_stream", "stream --help");
+    check_help("help_stream_create", "stream create --help");
+    check_help("help_stream_append", "stream append --help");
+    check_help("help_stream_tail", "stream tail --help");
+    check_help("help_stream_send", "stream send --help");
+    check_help("help_stream_resume", "stream resume --help");
+    check_help("help_stream_verify", "stream verify --help");
     check_help("help_serve", "serve --help");
     check_help("help_query", "query --help");
     check_help("help_collections", "collections --help");

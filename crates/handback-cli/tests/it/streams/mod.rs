@@ -1,6 +1,7 @@
 //! `handback serve` as a real process, over real sockets.
 
 mod bounds;
+mod client;
 pub(crate) mod encrypted;
 mod faults;
 mod killed;

@@ -1,0 +1,164 @@
+//! `handback stream resume`.
+
+use std::time::Duration;
+
+use clap::Args;
+use handback_client::duplex::{
+    DEFAULT_LOOKBACK_MS, Duplex, DuplexOptions, Duplexes, Settings, Why,
+};
+use serde::Serialize;
+
+use super::send::receive;
+use super::server::{duplex_failure, state_directory};
+use crate::error::Failure;
+use crate::exit::Exit;
+use crate::output::Output;
+
+/// How often it is looked whether the server has everything.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Go on with everything that was interrupted, and clear what cannot go on
+///
+/// What an interrupted `send` had read is sent, and the events that were not printed are printed. A `send`
+/// that had not read all of its input is left open when the server has what was read: repeat it with --key
+/// and the same input, or end it with --close.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+JSON members, one line for each event, then one for the end:
+  key, event_id, and data (text) or base64
+  resumed [{key, state, events, error}], cleared [{key, folder, why}], left [{folder, error}]
+
+Examples:
+  handback stream resume
+  handback stream resume --close --window-ms 7200000")]
+pub(crate) struct ResumeArgs {
+    /// How long ago it may have been interrupted, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = DEFAULT_LOOKBACK_MS,
+          value_parser = clap::value_parser!(u64).range(..=7_200_000))]
+    window_ms: u64,
+
+    /// Say to the server that no more will come
+    #[arg(long)]
+    close: bool,
+}
+
+#[derive(Default, Serialize)]
+struct Answer {
+    resumed: Vec<Resumed>,
+    cleared: Vec<Cleared>,
+    left: Vec<Left>,
+}
+
+#[derive(Serialize)]
+struct Resumed {
+    key: String,
+    /// `finished`, `open` or `failed`.
+    state: &'static str,
+    events: u64,
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Cleared {
+    key: Option<String>,
+    folder: String,
+    why: &'static str,
+}
+
+#[derive(Serialize)]
+struct Left {
+    folder: String,
+    error: String,
+}
+
+pub(super) async fn run(args: &ResumeArgs, output: Output) -> Result<Exit, Failure> {
+    let directory = state_directory()?;
+    let settings = Settings {
+        persist_idempotent_stream_state: true,
+        retry_lookback_window_ms: args.window_ms,
+    };
+    // Each has its own server; the address here is for none.
+    let options = DuplexOptions::new("http://127.0.0.1").state(&directory, settings);
+    let found = Duplexes::resume_all(&directory, &options).await.map_err(duplex_failure)?;
+    let mut answer = Answer::default();
+    for one in found.cleared {
+        let why = why(one.why);
+        let key = one.idempotency_key;
+        output.note("cleared", &format!("{}: {why}", key.as_deref().unwrap_or("unnamed")));
+        answer.cleared.push(Cleared { key, folder: one.folder.display().to_string(), why });
+    }
+    for one in found.left {
+        let (folder, error) = (one.folder.display().to_string(), chain(&one.why));
+        output.note("left", &format!("{folder}: {error}"));
+        answer.left.push(Left { folder, error });
+    }
+    for duplex in found.resumed {
+        answer.resumed.push(go_on(duplex, args.close, output).await);
+    }
+    let is_failed = answer.resumed.iter().any(|one| one.state == "failed");
+    match output.is_for_people() {
+        true if answer.resumed.is_empty() => output.note("note", "nothing was interrupted"),
+        true => {}
+        false => output.text(&serde_json::to_string(&answer).unwrap_or_default())?,
+    }
+    Ok(if is_failed { Exit::FAILURE } else { Exit::OK })
+}
+
+async fn go_on(duplex: Duplex, closes: bool, output: Output) -> Resumed {
+    let key = duplex.idempotency_key().to_owned();
+    output.note("resumed", &key);
+    if closes && let Err(error) = duplex.close().await {
+        return Resumed { key, state: "failed", events: 0, error: Some(chain(&error)) };
+    }
+    let ended = tokio::select! {
+        received = receive(&duplex, output) => Some(received),
+        () = handed_over(&duplex) => None,
+    };
+    let (state, events, error) = match ended {
+        Some(Ok(events)) => ("finished", events, None),
+        Some(Err(failure)) => ("failed", 0, Some(failure.message())),
+        None => ("open", 0, None),
+    };
+    match (&error, state) {
+        (Some(error), _) => output.note("failed", &format!("{key}: {error}")),
+        (None, "open") => output.note("open", &format!("{key}: the server has what was read")),
+        _ => output.note("finished", &key),
+    }
+    duplex.leave().await;
+    Resumed { key, state, events, error }
+}
+
+/// Waits until the server has everything of a duplex that nobody closed, and has nothing to say.
+async fn handed_over(duplex: &Duplex) {
+    let mut quiet = 0;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let is_quiet = !duplex.is_closed() && duplex.pending() == 0;
+        quiet = if is_quiet { quiet + 1 } else { 0 };
+        if quiet >= 20 {
+            return;
+        }
+    }
+}
+
+const fn why(why: Why) -> &'static str {
+    match why {
+        Why::Finished => "finished",
+        Why::Expired => "expired",
+        Why::Invalid => "invalid",
+        Why::Superseded => "superseded",
+        Why::TooOld => "too old",
+        Why::NeverStarted => "never started",
+        _ => "other",
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
