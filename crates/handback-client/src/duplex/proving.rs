@@ -22,6 +22,8 @@ pub(super) struct Proving {
     keys: Vec<PublicKey>,
     verifier: Verifier,
     stream: StreamId,
+    /// What the stream must say that it is.
+    path: String,
     records: Option<RecordKey>,
     /// What an earlier connection proved: it must come again.
     earlier: Option<Place>,
@@ -35,7 +37,7 @@ impl Proving {
     pub(super) async fn start(
         trust: Keys,
         http: &Http,
-        stream: StreamId,
+        (stream, path): (StreamId, String),
         kept: Option<&Mark>,
         earlier: Option<Place>,
         stream_key: Option<&StreamKey>,
@@ -57,6 +59,7 @@ impl Proving {
             keys,
             verifier,
             stream,
+            path,
             records: stream_key.map(|key| key.records(stream)),
             earlier,
             pending: Vec::new(),
@@ -73,6 +76,10 @@ impl Proving {
         bytes: &Bytes,
     ) -> Result<(), DuplexError> {
         let record = self.verifier.record(number, bytes, None)?;
+        // Another stream of the same server is signed as well.
+        if record.path().is_some_and(|path| path != self.path) {
+            return Err(DuplexError::Misbehaved("the events are of another stream"));
+        }
         let (stream, number, head) = self.verifier.last();
         let place = Place { stream, number, head };
         if self.earlier.is_some_and(|earlier| earlier.number == number && earlier != place) {

@@ -143,7 +143,10 @@ impl Driver {
         };
         let earlier = self.core.queue().proved;
         let key = self.options.stream_key.as_ref();
-        let proving = Proving::start(trust.clone(), &self.http, stream, kept, earlier, key).await?;
+        let duplex = self.options.idempotency_key.as_deref().unwrap_or_default();
+        let path = format!("__duplex/{}/{duplex}/out", self.options.handler);
+        let trust = trust.clone();
+        let proving = Proving::start(trust, &self.http, (stream, path), kept, earlier, key).await?;
         Ok(Some(proving))
     }
 }

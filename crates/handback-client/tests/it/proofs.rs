@@ -24,9 +24,14 @@ struct Log {
 
 impl Log {
     fn new() -> Self {
+        Self::of("__duplex/echo/key/out")
+    }
+
+    /// The first record: a path, and an owner and a content type without characters.
+    fn of(path: &str) -> Self {
         let mut log = Self { records: Vec::new(), heads: Vec::new() };
-        // An owner, a path and a content type without characters, and nothing else.
-        log.push(0, 0, &[0; 16]);
+        let length = u32::try_from(path.len()).unwrap().to_be_bytes();
+        log.push(0, 0, &[&[0; 4], &length[..], path.as_bytes(), &[0; 8]].concat());
         log
     }
 
@@ -145,6 +150,9 @@ async fn lies_are_refused() {
     assert!(unproved(refusal([log.event(0), log.event(0)]).await));
     assert!(unproved(refusal([log.event(0), log.event(1), end()]).await), "a cut tail");
     assert!(unproved(refusal([end()]).await));
+    let elsewhere = Log::of("__duplex/echo/other/out");
+    let why = refusal([elsewhere.event(0), elsewhere.proof(0, &key())]).await;
+    assert!(matches!(why, DuplexError::Misbehaved(_)), "{why:?}");
     let why = refusal([log.event(0), log.proof(0, &stranger)]).await;
     assert!(matches!(why, DuplexError::UnknownKey(_)), "{why:?}");
 }
