@@ -1,9 +1,6 @@
 //! Duplexes on a loopback listener, with a clock that is set and a store that fails by plan.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a helper that finds something else than it made fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "a helper that finds something else fails the test")]
 
 mod late;
 mod stores;
