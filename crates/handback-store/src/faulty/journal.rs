@@ -165,6 +165,11 @@ fn encode(write: &Write, out: &mut Vec<u8>) {
             }
             put_length(out, batch.removed.len());
             batch.removed.iter().for_each(|log| out.extend_from_slice(log.as_bytes()));
+            put_length(out, batch.dropped.len());
+            for (log, number) in &batch.dropped {
+                out.extend_from_slice(log.as_bytes());
+                out.extend_from_slice(&number.to_be_bytes());
+            }
         }
         Write::Values(batch) => {
             out.push(1);
@@ -198,6 +203,9 @@ fn decode(body: &[u8]) -> Option<Write> {
         }
         for _ in 0..reader.length()? {
             batch.removed.push(reader.log()?);
+        }
+        for _ in 0..reader.length()? {
+            batch.dropped.push((reader.log()?, u64::from_be_bytes(reader.array()?)));
         }
         return Some(Write::Log(batch));
     }
@@ -249,7 +257,7 @@ mod tests {
         let log = LogId::from_bytes([7; 24]);
         let record = Record { log, number, bytes: vec![number.to_be_bytes()[7]; bytes].into() };
         let notes = vec![(log, Bytes::from_static(b"note"))];
-        Write::Log(Batch { records: vec![record], notes, removed: Vec::new() })
+        Write::Log(Batch { records: vec![record], notes, ..Batch::default() })
     }
 
     fn last(state: &State) -> Option<u64> {
