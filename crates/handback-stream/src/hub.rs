@@ -920,7 +920,8 @@ impl Stream {
     fn allow_for_unnoted_use(&self) {
         if let Life::Sliding { ttl_s } = self.genesis.life {
             let slack = ttl_s.saturating_mul(1000) / TOUCH_PARTS + SWEEP_SLACK_MS;
-            self.meta.touch(self.meta.touched().saturating_add(slack));
+            // Not noted itself: else it would grow with every restart.
+            self.meta.allow_for_use_until(self.meta.touched().saturating_add(slack));
         }
     }
 }
@@ -1015,7 +1016,9 @@ fn link_forks<E>(streams: &mut HashMap<NameId, Stream>) -> Result<(), RecoverErr
                 let mut segments = segments;
                 segments.push(Segment::own(stream.id, stream.start));
                 let (created, touched) = (stream.meta.created(), stream.meta.touched());
+                let unnoted = stream.meta.unnoted();
                 let meta = Meta::new(stream.id, &stream.genesis, created, touched, segments);
+                meta.allow_for_use_until(unnoted);
                 stream.meta = Arc::new(meta);
             }
         }

@@ -44,6 +44,8 @@ pub struct Meta {
     key_commitment: Option<[u8; 32]>,
     created: u64,
     touched: AtomicU64,
+    /// When it may have been used last, although nobody noted it.
+    unnoted: AtomicU64,
     segments: Vec<Segment>,
     is_json: bool,
     is_text: bool,
@@ -105,6 +107,7 @@ impl Meta {
             key_commitment: genesis.key_commitment,
             created,
             touched: AtomicU64::new(touched),
+            unnoted: AtomicU64::new(0),
             segments,
             is_json,
             is_text: is_json || is_text,
@@ -193,13 +196,23 @@ impl Meta {
         self.touched.fetch_max(now, Ordering::Relaxed);
     }
 
+    /// It may have been used until then, although nobody noted it.
+    pub(crate) fn allow_for_use_until(&self, time: u64) {
+        self.unnoted.store(time, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unnoted(&self) -> u64 {
+        self.unnoted.load(Ordering::Relaxed)
+    }
+
     /// When it ends if nobody reads or writes it any more.
     #[must_use]
     pub fn ends_at(&self) -> Option<u64> {
         match self.life {
             Life::Unlimited => None,
             Life::Sliding { ttl_s } => {
-                Some(self.touched().saturating_add(ttl_s.saturating_mul(1000)))
+                let used = self.touched().max(self.unnoted());
+                Some(used.saturating_add(ttl_s.saturating_mul(1000)))
             }
             Life::Until(until) => Some(until),
         }

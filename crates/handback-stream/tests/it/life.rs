@@ -87,3 +87,22 @@ fn an_absolute_end_does_not_slide_and_the_sweep_finds_it() {
     server.commit();
     assert!(server.views.is_empty());
 }
+
+#[test]
+fn restarts_do_not_keep_what_nobody_uses() {
+    const TTL_MS: u64 = 80_000;
+    let mut server = Server::new();
+    let mut create = server.creation("s");
+    create.life = Life::Sliding { ttl_s: TTL_MS / 1000 };
+    server.run(Command::Create(Box::new(create)));
+    let start = server.now;
+    // Each time sooner than what is allowed for.
+    for _ in 0..40 {
+        server.now += TTL_MS / 10;
+        server.restart();
+        server.hub.sweep(server.now);
+        server.commit();
+    }
+    let ended = server.views.get(&name("s").id()).is_none_or(|view| view.meta.is_over(server.now));
+    assert!(ended, "it was not used for {} times its life", (server.now - start) / TTL_MS);
+}

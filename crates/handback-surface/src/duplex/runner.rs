@@ -32,21 +32,36 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// All runners, by the stream of chunks.
 #[derive(Debug, Default)]
-pub(super) struct Runners(Arc<Mutex<HashMap<StreamId, watch::Sender<usize>>>>);
+pub(super) struct Runners(Running);
 
-type Running = Arc<Mutex<HashMap<StreamId, watch::Sender<usize>>>>;
+/// For each one, how many connections it goes on for.
+type Running = Arc<Mutex<HashMap<StreamId, Count>>>;
+
+type Count = Arc<watch::Sender<usize>>;
 
 /// A connection for which a runner goes on.
 #[derive(Debug)]
-pub(super) struct Attached {
-    running: Running,
-    input: StreamId,
-}
+pub(super) struct Attached(Count);
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        if let Some(connections) = lock(&self.running).get(&self.input) {
-            connections.send_modify(|count| *count = count.saturating_sub(1));
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+/// A runner that is known. Whatever ends it, a panic too, it is known no longer.
+#[derive(Debug)]
+struct Known {
+    running: Running,
+    input: StreamId,
+    count: Count,
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        let mut running = lock(&self.running);
+        if running.get(&self.input).is_some_and(|count| Arc::ptr_eq(count, &self.count)) {
+            running.remove(&self.input);
         }
     }
 }
@@ -56,8 +71,7 @@ impl Runners {
     pub(super) fn attach(&self, shared: &Arc<Shared>, opened: &Opened) -> Option<Attached> {
         let factory = shared.handler(opened.name.handler())?.as_ref()?;
         let (input, output) = (opened.input.clone(), opened.output.clone());
-        self.start(shared, factory(), input, output, opened.stream_key.clone(), 1);
-        Some(Attached { running: Arc::clone(&self.0), input: opened.input.meta.id() })
+        Some(Attached(self.start(shared, factory(), input, output, opened.stream_key.clone(), 1)))
     }
 
     /// Has consumed what the process before has left.
@@ -82,18 +96,19 @@ impl Runners {
         output: View,
         key: Option<StreamKey>,
         connections: usize,
-    ) {
+    ) -> Count {
         let id = input.meta.id();
         let mut running = lock(&self.0);
         if let Some(known) = running.get(&id) {
             known.send_modify(|count| *count += connections);
-            return;
+            return Arc::clone(known);
         }
-        let count = watch::Sender::new(connections);
+        let count = Arc::new(watch::Sender::new(connections));
+        let known = Known { running: Arc::clone(&self.0), input: id, count: Arc::clone(&count) };
         let runner = Runner {
             streams: Arc::downgrade(&shared.streams),
-            running: Arc::clone(&self.0),
             connections: count.subscribe(),
+            known,
             handler,
             input_key: key.as_ref().map(|key| key.records(id)),
             key,
@@ -102,8 +117,9 @@ impl Runners {
             acquired: None,
             consumed: 0,
         };
-        running.insert(id, count);
+        running.insert(id, Arc::clone(&count));
         tokio::spawn(runner.run());
+        count
     }
 }
 
@@ -113,7 +129,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 struct Runner {
     streams: Weak<Streams>,
-    running: Running,
+    known: Known,
     connections: watch::Receiver<usize>,
     handler: Box<dyn DuplexHandler>,
     key: Option<StreamKey>,
@@ -146,9 +162,9 @@ impl Runner {
         let id = self.input.meta.id();
         loop {
             let stop = self.consume().await;
-            let mut running = lock(&self.running);
+            let mut running = lock(&self.known.running);
             // A connection may have come since.
-            let has_company = running.get(&id).is_some_and(|count| *count.borrow() > 0);
+            let has_company = *self.known.count.borrow() > 0;
             if matches!(stop, Stop::Over) || !has_company {
                 running.remove(&id);
                 return;

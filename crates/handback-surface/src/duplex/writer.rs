@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::{Utf8Bytes, error::Error};
 pub(super) type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// Messages that wait to be written.
-const AHEAD: usize = 8;
+const AHEAD: usize = 4;
 
 /// How long one message may take: a client that reads nothing for so long is gone.
 const WRITE_TIME: Duration = Duration::from_secs(60);
