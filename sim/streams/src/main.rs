@@ -76,7 +76,7 @@ fn options() -> Result<Options> {
             }
             "--broken" => {
                 let named = |broken: &Broken| format!("{broken:?}").eq_ignore_ascii_case(&value);
-                let broken = Broken::ALL.into_iter().find(named);
+                let broken = Broken::ALL.into_iter().chain(Broken::KNOWN).find(named);
                 options.broken = broken.with_context(|| format!("nothing is broken as {value}"))?;
             }
             other => bail!("there is no option {other}"),

@@ -189,6 +189,15 @@ fn check_events(
     for pair in texts.windows(2).filter(|pair| pair[0] == pair[1]) {
         faults.push(format!("duplicate: event {} is there twice", pair[0]));
     }
+    let expected = chunks.iter().flat_map(|(_, text)| made(text, names.is_maker));
+    let texts = events.iter().map(|event| &event.text).filter(|text| !text.is_empty());
+    if texts.zip(expected).any(|(text, expected)| *text != expected) {
+        faults.push("order: the events are not those of the chunks".to_owned());
+    }
+    // Without any marks, what they are for is looked at first: that nothing is consumed twice.
+    if !faults.is_empty() || (!is_done && events.iter().all(|event| event.mark.is_none())) {
+        return;
+    }
     let groups = events.chunk_by(|one, other| {
         one.mark.map(|mark| mark.chunk) == other.mark.map(|mark| mark.chunk)
     });

@@ -9,6 +9,7 @@ use super::name;
 use super::writer::{WRITER, text_of};
 use crate::fate::{Fate, right_key};
 use crate::oracle::{self, Reader, Text};
+use crate::report::Broken;
 use crate::server::Server;
 
 /// What is added to a life by each restart, besides an eighth of it: see `docs/spec/streams.md`.
@@ -91,9 +92,13 @@ impl Incarnation {
     }
 
     /// When it must have ended.
-    fn latest_end(&self) -> Option<u64> {
+    fn latest_end(&self, broken: Broken) -> Option<u64> {
+        let restarts = match broken {
+            Broken::SlackOnce => self.restarts.min(1),
+            _ => self.restarts,
+        };
         let slack = match self.tried.life {
-            Life::Sliding { ttl_s } => (ttl_s * 1000 / 8 + SLACK_MS) * self.restarts,
+            Life::Sliding { ttl_s } => (ttl_s * 1000 / 8 + SLACK_MS) * restarts,
             _ => 0,
         };
         self.end_of(self.maybe_used.max(self.used)).map(|end| end + slack)
@@ -166,13 +171,14 @@ impl Ledger {
         }
     }
 
-    fn adopt(&mut self, fate: &mut Fate, id: StreamId, tried: Tried) {
+    fn adopt(&mut self, fate: &mut Fate, id: StreamId, tried: Tried, restarts: u64) {
         fate.report.created += 1;
         fate.report.forked += u64::from(tried.forked.is_some());
         self.current[tried.place] = Some(id);
         let mut one = Incarnation::new(tried);
         // Some are created when their time is over.
         one.may_end = one.is_over(fate.now);
+        one.restarts = restarts;
         self.all.insert(id, one);
     }
 
@@ -195,7 +201,7 @@ impl Ledger {
                 let Some(tried) = tried else { return };
                 // What was there has outlived its time.
                 self.ended(fate, tried.place);
-                self.adopt(fate, id, tried);
+                self.adopt(fate, id, tried, 0);
             }
             Reply::Created { is_new: false, .. } => {
                 let known = tried.and_then(|tried| self.current[tried.place]);
@@ -293,7 +299,7 @@ impl Ledger {
                     None => fate.fault(format!("undone: nobody created {id:?}")),
                     Some(tried) => {
                         self.ended(fate, place);
-                        self.adopt(fate, id, tried);
+                        self.adopt(fate, id, tried, u64::from(!is_round));
                     }
                 }
             }
@@ -317,8 +323,14 @@ impl Ledger {
                 one.used = one.used.max(used);
             }
             one.may_end = one.is_over(fate.now);
-            if one.latest_end().is_some_and(|end| fate.now >= end) {
-                fate.fault(format!("late: {:?} has outlived its time", self.current[place]));
+            if one.latest_end(fate.broken).is_some_and(|end| fate.now >= end) {
+                let (life, used, restarts) = (one.tried.life, one.used, one.restarts);
+                let really = usable.map(|view| view.meta.touched());
+                let (id, now) = (self.current[place], fate.now);
+                fate.fault(format!(
+                    "late: {id:?} of {life:?} was used at {used}, is there at {now}, after \
+                     {restarts} restarts, and thinks that it was used at {really:?}"
+                ));
             }
         }
     }
@@ -331,7 +343,10 @@ impl Ledger {
             return;
         }
         view.meta.touch(fate.now);
-        one.unnoted = one.unnoted.max(Some(fate.now));
+        match fate.broken {
+            Broken::ReadsCount => one.use_at(fate.now),
+            _ => one.unnoted = one.unnoted.max(Some(fate.now)),
+        }
         one.maybe_used = one.maybe_used.max(fate.now);
         if let Some(fault) = one.reader.read(server, view) {
             fate.fault(format!("{fault}, says a reader of {:?}", view.meta.id()));

@@ -356,8 +356,8 @@ fn write(name: NameId, id: StreamId, op: &Op, fate: &Fate, is_encrypted: bool) -
     let tag = ProducerTag { id: WRITER.to_owned(), epoch: 0, seq: op.seq };
     let append = Append::new(name, payload, op.closes, fate.now).producer(Some(tag));
     let is_encrypted = is_encrypted && fate.broken != Broken::Clear;
-    match fate.broken {
-        Broken::ByName => append,
+    match (fate.broken, is_encrypted) {
+        (Broken::ByName, false) => append,
         _ => append.to(id).key(is_encrypted.then(|| right_key().records(id))),
     }
 }
