@@ -91,7 +91,7 @@ fn soak(options: &Options) -> Totals {
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            let is_embedded = options.engine.is_none() && seed % EMBEDDED_EVERY == 0;
+            let is_embedded = options.engine.is_none() && seed.is_multiple_of(EMBEDDED_EVERY);
             let engine = options.engine.unwrap_or(Engine::Memory);
             let engines = [Some(engine), is_embedded.then_some(Engine::Embedded)];
             for engine in engines.into_iter().flatten() {
