@@ -61,6 +61,8 @@ pub(super) struct Connection {
     /// Events that were sent and not acknowledged, with their bytes.
     outstanding: VecDeque<(u64, usize)>,
     outstanding_bytes: usize,
+    /// Whether the last event that was sent is proved only together with the next.
+    is_inside_commit: bool,
     /// The last event that the client has kept, as far as it said.
     kept: u64,
     /// The last event that was sent.
@@ -167,6 +169,7 @@ impl Connection {
             ),
             outstanding: VecDeque::new(),
             outstanding_bytes: 0,
+            is_inside_commit: false,
             kept: opened.after,
             sent: opened.after,
             replay_upto: if opened.generation > 1 { view.last } else { 0 },
@@ -532,7 +535,8 @@ impl Connection {
         let is_free = self.outstanding.is_empty()
             || (self.outstanding.len() < CREDIT_EVENTS as usize
                 && self.outstanding_bytes + next.bytes <= CREDIT_BYTES as usize);
-        !self.opened.is_flow_controlled || is_free
+        // What was begun is sent whole: a client cannot keep what is not proved.
+        !self.opened.is_flow_controlled || is_free || self.is_inside_commit
     }
 
     /// Sends an ack, or the next event with its proof.
@@ -557,6 +561,7 @@ impl Connection {
         }
         next.frames.iter().for_each(&mut send);
         self.sent = next.number;
+        self.is_inside_commit = next.is_inside;
         if self.opened.is_flow_controlled {
             self.outstanding.push_back((next.number, next.bytes));
             self.outstanding_bytes += next.bytes;

@@ -23,6 +23,8 @@ pub(super) struct Outgoing {
     pub(super) number: u64,
     /// What it counts in flow control.
     pub(super) bytes: usize,
+    /// Whether its commit goes on behind it: it is not proved before that was sent as well.
+    pub(super) is_inside: bool,
     pub(super) frames: Vec<ServerFrame>,
 }
 
@@ -130,10 +132,16 @@ impl Events {
                 let record = Bytes::clone(&stored.record);
                 let bytes = record.len();
                 let mut one = outgoing(number, bytes, EventBody::Record { number, record });
-                if let Some((commit, signature)) = streams.commit(stored.commit)?
-                    && let Some((entry, path)) = commit.proof(id)
-                    && entry.number == number
-                {
+                let signed = streams.commit(stored.commit)?;
+                let proof = signed.as_ref().and_then(|(commit, signature)| {
+                    commit.proof(id).map(|(entry, path)| (commit, signature, entry, path))
+                });
+                if let Some((commit, signature, entry, path)) = proof {
+                    if entry.number != number {
+                        one.is_inside = true;
+                        ready.push_back(one);
+                        continue;
+                    }
                     let proof = CommitProof {
                         commit: commit.number,
                         time: commit.time,
@@ -155,7 +163,7 @@ impl Events {
 
 fn outgoing(number: u64, bytes: usize, body: EventBody) -> Outgoing {
     let event = Event { event_id: Offset::after(number).to_string(), body };
-    Outgoing { number, bytes, frames: vec![ServerFrame::Event(event)] }
+    Outgoing { number, bytes, is_inside: false, frames: vec![ServerFrame::Event(event)] }
 }
 
 /// Whether a stream of events that is closed was ended by an abort. Blocks.

@@ -1,5 +1,6 @@
 //! Duplexes of a real server process, over real sockets.
 
+mod burst;
 mod client;
 mod cut;
 mod door;
@@ -9,4 +10,5 @@ mod keyed;
 mod killed;
 mod relay;
 mod resume;
+mod sender;
 mod tokens;
