@@ -343,10 +343,8 @@ impl Ledger {
             return;
         }
         view.meta.touch(fate.now);
-        match fate.broken {
-            Broken::ReadsCount => one.use_at(fate.now),
-            _ => one.unnoted = one.unnoted.max(Some(fate.now)),
-        }
+        // It counts when the next round has noted it: a crash before that forgets it.
+        one.unnoted = one.unnoted.max(Some(fate.now));
         one.maybe_used = one.maybe_used.max(fate.now);
         if let Some(fault) = one.reader.read(server, view) {
             fate.fault(format!("{fault}, says a reader of {:?}", view.meta.id()));
