@@ -85,9 +85,8 @@ impl World {
     }
 
     fn is_settled(&self) -> bool {
-        self.server.as_ref().is_some_and(Server::is_up)
-            && self.producers.is_settled()
-            && self.duplexes.is_settled()
+        let server = self.server.as_ref().filter(|server| server.is_up());
+        self.producers.is_settled() && server.is_some_and(|server| self.duplexes.is_settled(server))
     }
 
     fn step(&mut self, is_busy: bool) {

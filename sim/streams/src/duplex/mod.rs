@@ -103,8 +103,8 @@ impl Duplexes {
         self.0.iter().map(|duplex| duplex.ledger.acked()).sum()
     }
 
-    pub(crate) fn is_settled(&self) -> bool {
-        self.0.iter().all(Duplex::is_settled)
+    pub(crate) fn is_settled(&self, server: &Server) -> bool {
+        self.0.iter().all(|duplex| duplex.is_settled(server))
     }
 
     /// Windows connect, send and hear.
@@ -159,7 +159,7 @@ impl Duplexes {
     }
 
     pub(crate) fn judge(&self, fate: &mut Fate, server: &Server) {
-        for duplex in self.0.iter().filter(|duplex| !duplex.is_settled()) {
+        for duplex in self.0.iter().filter(|duplex| !duplex.is_settled(server)) {
             let (number, ending) = (duplex.names.duplex, duplex.user.ending);
             fate.fault(format!("stuck: duplex {number}, which ends by {ending:?}, did not settle"));
         }
@@ -184,13 +184,17 @@ impl Duplexes {
 }
 
 impl Duplex {
-    fn is_settled(&self) -> bool {
+    fn is_settled(&self, server: &Server) -> bool {
         let is_maker = self.names.is_maker;
         let made = |seqno| runner::made(&client::chunk_text(self.names.duplex, seqno), is_maker);
         match self.user.ending {
             Ending::Never => {
                 let expected = (0..self.user.acked_below).map(|seqno| made(seqno).len());
-                self.user.is_acked() && self.user.events.len() == expected.sum::<usize>()
+                // A chunk that makes no event is consumed as well, and no client hears of it.
+                let last = server.view(&self.names.input).map_or(0, |view| view.last);
+                self.user.is_acked()
+                    && self.user.events.len() == expected.sum::<usize>()
+                    && self.runners.iter().any(|runner| runner.has_consumed(last))
             }
             Ending::Close | Ending::Abort => self.user.has_ended,
         }

@@ -67,6 +67,11 @@ impl Runner {
         }
     }
 
+    /// Whether everything up to a record is consumed, and what it made is durable.
+    pub(super) fn has_consumed(&self, upto: u64) -> bool {
+        self.epoch.is_some() && self.pending.is_empty() && self.consumed >= upto
+    }
+
     /// What it wants of the hub now, if anything.
     pub(super) fn command(
         &mut self,
