@@ -16,7 +16,7 @@ const CRASHES_MIN: u64 = 3;
 const EMBEDDED_EVERY: u64 = 50;
 
 /// What faults can be of.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 12] = [
     "lost",
     "duplicate",
     "order",
@@ -26,6 +26,8 @@ const KINDS: [&str; 10] = [
     "late",
     "key",
     "unproved",
+    "differs",
+    "damaged",
     "stuck",
 ];
 
@@ -93,14 +95,14 @@ fn soak(options: &Options) -> Totals {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             let is_embedded = options.engine.is_none() && seed.is_multiple_of(EMBEDDED_EVERY);
             let engine = options.engine.unwrap_or(Engine::Memory);
-            let engines = [Some(engine), is_embedded.then_some(Engine::Embedded)];
-            for engine in engines.into_iter().flatten() {
+            let engines = [Some((engine, false)), is_embedded.then_some((Engine::Embedded, true))];
+            for (engine, is_extra) in engines.into_iter().flatten() {
                 let report = run(seed, engine, options.broken);
                 let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
                 if totals.counted >= options.seeds {
                     return;
                 }
-                totals.add(&report, engine);
+                totals.add(&report, engine, is_extra);
             }
         }
     };
@@ -135,14 +137,15 @@ impl Totals {
         }
     }
 
-    fn add(&mut self, report: &Report, engine: Engine) {
+    fn add(&mut self, report: &Report, engine: Engine, is_extra: bool) {
         if !report.faults.is_empty() {
             println!("seed {} on {engine:?}: {:?}", report.seed, report.faults);
             self.failed.push((report.seed, engine));
         }
         self.runs += 1;
         self.embedded += u64::from(engine == Engine::Embedded);
-        self.counted += u64::from(report.crashes >= CRASHES_MIN);
+        // A seed that is run again on the real engine is still one seed.
+        self.counted += u64::from(report.crashes >= CRASHES_MIN && !is_extra);
         for (kind, count) in KINDS.iter().zip(&mut self.faults) {
             *count += report.count(kind);
         }
