@@ -1,8 +1,8 @@
 //! Duplex: chunks in, events out, over one connection after another.
 //!
-//! `docs/spec/duplex.md` says what is on the wire. A connection is opened ([`open`]): its streams are
+//! `docs/spec/duplex.md` says what is on the wire. A connection is opened (`open`): its streams are
 //! found or created, its token is checked, and it becomes the next generation. Then it is served
-//! ([`connection`]), while a runner has the chunks consumed ([`runner`]), whether a connection is
+//! (`connection`), while a runner has the chunks consumed (`runner`), whether a connection is
 //! there or not.
 
 mod connection;
