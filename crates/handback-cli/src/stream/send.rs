@@ -25,7 +25,8 @@ const AHEAD: usize = 64;
 ///
 /// What was read is kept in the data directory until the server has it. If the command is killed, or the
 /// connection breaks, nothing is lost and nothing is sent twice: `handback stream resume` goes on with what
-/// was read, and the same command with --key and the same input goes on with all of it.
+/// was read, and the same command with --key and the same input goes on with all of it. A key that came to
+/// its end is not sent again for a day.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 JSON members, one line for each event, then one for the end:
@@ -97,6 +98,9 @@ pub(super) async fn run(args: &SendArgs, output: Output) -> Result<Exit, Failure
     let chunks = Chunks { input, path, cut, bytes_max: CHUNK_BYTES_MAX };
     let duplex = Duplex::open(options).await.map_err(duplex_failure)?;
     output.note("key", duplex.idempotency_key());
+    if duplex.status().phase == Phase::Ended {
+        output.note("finished", "it came to its end before; nothing is sent again");
+    }
     let (sent, events) = tokio::try_join!(feed(&duplex, chunks), receive(&duplex, output),)?;
     let finished = duplex.finished().await.map_err(duplex_failure)?;
     let key = duplex.idempotency_key();
@@ -111,7 +115,7 @@ pub(super) async fn run(args: &SendArgs, output: Output) -> Result<Exit, Failure
 /// Sends what is read, but what an earlier run sent.
 async fn feed(duplex: &Duplex, chunks: Chunks) -> Result<u32, Failure> {
     let skip = duplex.next_seqno().await.map_err(duplex_failure)?;
-    if duplex.is_closed() {
+    if duplex.is_closed() || duplex.status().phase == Phase::Ended {
         return Ok(skip);
     }
     let (sender, mut read) = mpsc::channel(AHEAD);

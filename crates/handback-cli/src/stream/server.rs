@@ -81,7 +81,7 @@ pub(super) fn duplex_failure(error: DuplexError) -> Failure {
     let hint = match &error {
         DuplexError::Owned => "another `handback stream send` or `resume` has it",
         DuplexError::Expired | DuplexError::Invalid => {
-            "it cannot be resumed; send again without --key, or under another one"
+            "it cannot be resumed; under another --key all of it is sent again"
         }
         DuplexError::Cut(_) | DuplexError::Unreachable(_) => {
             "nothing is lost: `handback stream resume` goes on"

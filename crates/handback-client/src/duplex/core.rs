@@ -58,8 +58,8 @@ pub(super) struct Queue {
     pub(super) proved: Option<Place>,
     /// Bytes of chunks that the server has, and that may still be in the file.
     trimmed: usize,
-    /// Whether the server said that there is no more.
-    is_over: bool,
+    /// How the server ended it, if it said that there is no more.
+    over: Option<Ended>,
 }
 
 /// A place in the stream of events.
@@ -294,9 +294,10 @@ impl Core {
     }
 
     /// The server has no more events.
-    pub(super) async fn over(self: &Arc<Self>) -> Result<(), DuplexError> {
-        self.keep(|core, keep| {
-            core.queue().is_over = true;
+    pub(super) async fn over(self: &Arc<Self>, finished: &Finished) -> Result<(), DuplexError> {
+        let ended = if finished.aborted { Ended::Aborted } else { Ended::Finished };
+        self.keep(move |core, keep| {
+            core.queue().over = Some(ended);
             core.clear_if_done(keep)
         })
         .await
@@ -313,15 +314,17 @@ impl Core {
 
     fn clear_if_done(&self, keep: &mut Keep) -> Result<(), DuplexError> {
         let queue = self.queue();
-        let is_done = queue.is_over && queue.marks.iter().all(|mark| !mark.is_event);
+        let is_done = queue.over.is_some() && queue.marks.iter().all(|mark| !mark.is_event);
+        let over = queue.over;
         drop(queue);
         if !is_done {
             return Ok(());
         }
-        keep.saved.ended = Some(Ended::Finished);
-        keep.save(self)?;
+        keep.saved.ended = over;
+        keep.saved.resume_token = None;
+        keep.bring_up_to_date(self);
         match keep.folder.take() {
-            Some(folder) => Ok(folder.clear()?),
+            Some(folder) => Ok(folder.finish(&keep.saved)?),
             None => Ok(()),
         }
     }
@@ -342,10 +345,14 @@ impl Core {
 }
 
 impl Keep {
-    fn save(&mut self, core: &Core) -> Result<(), DuplexError> {
+    fn bring_up_to_date(&mut self, core: &Core) {
         self.saved.updated_ms = core.clock.now_ms();
         self.saved.next_seqno = self.next_seqno;
         self.saved.proved = core.queue().proved;
+    }
+
+    fn save(&mut self, core: &Core) -> Result<(), DuplexError> {
+        self.bring_up_to_date(core);
         match &self.folder {
             Some(folder) => folder.save(&self.saved).map_err(StateError::into),
             None => Ok(()),

@@ -41,7 +41,7 @@ impl Driver {
     pub(super) async fn run(mut self) {
         let mut outcome = self.drive().await;
         let noted = match &outcome {
-            Ok(_) => self.core.over().await,
+            Ok(finished) => self.core.over(finished).await,
             Err(why) => self.note(why).await,
         };
         // What could not be cleared is found again later, and is finished then.

@@ -53,7 +53,7 @@ pub use self::options::{
 pub use self::resume::{Cleared, Duplexes, Left, Resumed, Why};
 pub use self::status::{Finished, Phase, Status};
 use crate::http::{Base, Http};
-use crate::state::{Chunk, Closing, Folder, Saved, StateDir, StateError};
+use crate::state::{Chunk, Closing, Ended, Folder, Saved, StateDir, StateError};
 use crate::tls;
 
 /// Events that are acknowledged together when nobody does it.
@@ -129,7 +129,9 @@ struct Incoming {
 impl Duplex {
     /// Opens a duplex: a new one, or the one of this key where it was.
     ///
-    /// It is there before the server is: what is sent waits in the outbox.
+    /// It is there before the server is: what is sent waits in the outbox. One that came to its end
+    /// within the last day is over at once, and [`finished`](Self::finished) says how it ended: a key
+    /// is not run twice.
     ///
     /// # Errors
     ///
@@ -146,17 +148,23 @@ impl Duplex {
             let state = StateDir::open(&directory)?;
             let id = StateDir::id(&fresh.url, &fresh.handler, &fresh.idempotency_key);
             let mut folder = state.take(&id)?;
+            if let Some(finished) = folder.finished()? {
+                folder.clear()?;
+                return Ok((options, finished, Vec::new(), None));
+            }
             let (saved, chunks) = match folder.load()? {
                 Some(kept) => kept,
                 None => {
+                    state.clear_finished(fresh.created_ms)?;
                     folder.start(&fresh, options.stream_key.as_ref())?;
                     (fresh, Vec::new())
                 }
             };
-            Ok::<_, StateError>((options, saved, chunks, folder))
+            Ok::<_, StateError>((options, saved, chunks, Some(folder)))
         });
         let (mut options, saved, chunks, folder) =
             opened.await.map_err(|_| DuplexError::Stopped)??;
+        let Some(folder) = folder else { return Ok(Self::over(&options, saved)) };
         if saved.has_stream_key && options.stream_key.is_none() {
             options.stream_key = folder.stream_key()?;
         }
@@ -167,6 +175,28 @@ impl Duplex {
             return Err(DuplexError::Options(why));
         }
         Self::start(options, saved, chunks, Some(folder))
+    }
+
+    /// One that came to its end before.
+    fn over(options: &DuplexOptions, saved: Saved) -> Self {
+        let (key, event_id) = (saved.idempotency_key.clone(), saved.event_id.clone());
+        let aborted = saved.ended == Some(Ended::Aborted);
+        let core = Arc::new(Core::new(options, saved, Vec::new(), None));
+        core.finish(Ok(Finished { event_id, aborted }));
+        let (_, events) = mpsc::channel(1);
+        let task = tokio::spawn(std::future::ready(()));
+        Self::assemble(core, key, options.auto_ack, events, task)
+    }
+
+    fn assemble(
+        core: Arc<Core>,
+        key: String,
+        auto_ack: bool,
+        events: mpsc::Receiver<Event>,
+        task: JoinHandle<()>,
+    ) -> Self {
+        let events = Mutex::new(Incoming { events, last: None, unacknowledged: 0 });
+        Self { core, key, auto_ack, events, sending: Mutex::new(()), task }
     }
 
     fn start(
@@ -195,8 +225,7 @@ impl Duplex {
             is_moving: false,
         };
         let task = tokio::spawn(driver.run());
-        let events = Mutex::new(Incoming { events, last: None, unacknowledged: 0 });
-        Ok(Self { core, key, auto_ack, events, sending: Mutex::new(()), task })
+        Ok(Self::assemble(core, key, auto_ack, events, task))
     }
 
     /// The idempotency key: what it can be opened again by.

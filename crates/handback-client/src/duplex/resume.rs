@@ -155,12 +155,18 @@ fn look(root: &Path, now_ms: u64, window_ms: u64) -> Result<Vec<Seen>, StateErro
         );
     }
     state.clear_keys_alone()?;
+    state.clear_finished(now_ms)?;
     Ok(seen)
 }
 
 fn look_at(state: &StateDir, id: &str, now_ms: u64, window_ms: u64) -> Result<Seen, StateError> {
     let mut folder = state.take(id)?;
     let path = folder.path().to_owned();
+    if let Some(finished) = folder.finished()? {
+        folder.clear()?;
+        let (idempotency_key, why) = (Some(finished.idempotency_key), Why::Finished);
+        return Ok(Seen::Clear(Cleared { idempotency_key, folder: path, why }));
+    }
     let Some(saved) = folder.saved()? else {
         folder.clear()?;
         let why = Why::NeverStarted;
@@ -169,7 +175,7 @@ fn look_at(state: &StateDir, id: &str, now_ms: u64, window_ms: u64) -> Result<Se
     // A clock that was set back makes everything look new: what is from the future is not.
     let is_old = now_ms.abs_diff(saved.updated_ms) > window_ms;
     let why = match saved.ended {
-        Some(Ended::Finished) => Some(Why::Finished),
+        Some(Ended::Finished | Ended::Aborted) => Some(Why::Finished),
         Some(Ended::Expired) => Some(Why::Expired),
         Some(Ended::Invalid) => Some(Why::Invalid),
         Some(Ended::Superseded) => Some(Why::Superseded),

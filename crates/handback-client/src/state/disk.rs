@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use super::StateError;
@@ -67,4 +67,17 @@ pub(super) fn remove(path: &Path) -> Result<(), StateError> {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed.map_err(failed("remove", path)),
     }
+}
+
+/// Removes the files of a folder that were written before a time, in milliseconds since 1970; looks
+/// at so many at most.
+pub(super) fn remove_older(folder: &Path, before_ms: u64, max: usize) -> Result<(), StateError> {
+    let entries = fs::read_dir(folder).map_err(failed("read", folder))?;
+    for entry in entries.take(max).flatten() {
+        let written = entry.metadata().map(|metadata| metadata.mtime());
+        if written.is_ok_and(|written| written.saturating_mul(1000).cast_unsigned() < before_ms) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
 }

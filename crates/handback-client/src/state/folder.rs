@@ -23,6 +23,9 @@ const FOLDERS_MAX: usize = 10_000;
 /// Bytes of the outbox that the server has, before it is written again without them.
 const TRIM_BYTES: u64 = 1 << 20;
 
+/// How long it is known that a duplex is finished: as long as a server knows its key.
+const FINISHED_LIFE_MS: u64 = 24 * 3600 * 1000;
+
 /// Tries to lock a file that others keep removing.
 const LOCK_ATTEMPTS: u32 = 16;
 
@@ -36,7 +39,8 @@ pub(crate) struct StateDir {
 impl StateDir {
     /// Opens a directory, and makes it if it is not there.
     pub(crate) fn open(root: &Path) -> Result<Self, StateError> {
-        for folder in [root, &root.join("duplex"), &root.join("keys")] {
+        let parts = ["duplex", "keys", "finished"].map(|part| root.join(part));
+        for folder in [root].into_iter().chain(parts.iter().map(PathBuf::as_path)) {
             disk::make_folder(folder)?;
         }
         let key = Arc::new(DeviceKey::load_or_make(&root.join("device.key"))?);
@@ -82,10 +86,17 @@ impl StateDir {
         Ok(cleared)
     }
 
+    /// Forgets which duplexes are finished, if that was long ago.
+    pub(crate) fn clear_finished(&self, now_ms: u64) -> Result<(), StateError> {
+        let before_ms = now_ms.saturating_sub(FINISHED_LIFE_MS);
+        disk::remove_older(&self.root.join("finished"), before_ms, FOLDERS_MAX)
+    }
+
     /// Takes a folder, which nobody else has then.
     pub(crate) fn take(&self, id: &str) -> Result<Folder, StateError> {
         let path = self.root.join("duplex").join(id);
         let key_path = self.root.join("keys").join(format!("{id}.key"));
+        let finished_path = self.root.join("finished").join(id);
         let owned = || StateError::Owned { path: path.clone() };
         for _ in 0..LOCK_ATTEMPTS {
             disk::make_folder(&path)?;
@@ -105,7 +116,8 @@ impl StateDir {
             }
             if is_same(&lock, &lock_path) {
                 let (id, key) = (id.to_owned(), Arc::clone(&self.key));
-                return Ok(Folder { path, key_path, id, key, _lock: lock, outbox: None });
+                let paths = (path, key_path, finished_path);
+                return Ok(Folder::new(paths, id, key, lock));
             }
         }
         Err(owned())
@@ -123,6 +135,7 @@ fn is_same(file: &File, path: &Path) -> bool {
 pub(crate) struct Folder {
     path: PathBuf,
     key_path: PathBuf,
+    finished_path: PathBuf,
     id: String,
     key: Arc<DeviceKey>,
     _lock: File,
@@ -130,6 +143,15 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
+    fn new(
+        (path, key_path, finished_path): (PathBuf, PathBuf, PathBuf),
+        id: String,
+        key: Arc<DeviceKey>,
+        lock: File,
+    ) -> Self {
+        Self { path, key_path, finished_path, id, key, _lock: lock, outbox: None }
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -152,10 +174,18 @@ impl Folder {
 
     /// Where the duplex stands.
     pub(crate) fn saved(&self) -> Result<Option<Saved>, StateError> {
-        let path = self.path.join("state");
-        let Some(bytes) = disk::read(&path, STATE_BYTES_MAX)? else { return Ok(None) };
+        self.read(&self.path.join("state"))
+    }
+
+    /// Where the duplex stood when it came to its end, if it did.
+    pub(crate) fn finished(&self) -> Result<Option<Saved>, StateError> {
+        self.read(&self.finished_path)
+    }
+
+    fn read(&self, path: &Path) -> Result<Option<Saved>, StateError> {
+        let Some(bytes) = disk::read(path, STATE_BYTES_MAX)? else { return Ok(None) };
         let saved = Saved::open(&bytes, &self.key.state, &self.id);
-        saved.map(Some).map_err(|what| StateError::Damaged { path, what })
+        saved.map(Some).map_err(|what| StateError::Damaged { path: path.to_owned(), what })
     }
 
     /// Starts a duplex: the outbox and the key first, so that a state is never without them.
@@ -174,7 +204,17 @@ impl Folder {
 
     /// Keeps where the duplex stands.
     pub(crate) fn save(&self, saved: &Saved) -> Result<(), StateError> {
-        disk::replace(&self.path.join("state"), &saved.seal(&self.key.state, &self.id)).map(drop)
+        self.write(&self.path.join("state"), saved)
+    }
+
+    /// Keeps that the duplex came to its end, and nothing else of it.
+    pub(crate) fn finish(self, saved: &Saved) -> Result<(), StateError> {
+        self.write(&self.finished_path, saved)?;
+        self.clear()
+    }
+
+    fn write(&self, path: &Path, saved: &Saved) -> Result<(), StateError> {
+        disk::replace(path, &saved.seal(&self.key.state, &self.id)).map(drop)
     }
 
     /// The stream key.

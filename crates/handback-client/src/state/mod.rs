@@ -7,6 +7,7 @@
 //!     state                     where it stands
 //!     outbox                    chunks that the server may not have yet
 //! DIRECTORY/keys/ID.key         its stream key, kept apart, 0600
+//! DIRECTORY/finished/ID         where it stood at its end, for a day after it
 //! ```
 //!
 //! `ID` is made of the server's address, the handler and the idempotency key.

@@ -55,6 +55,8 @@ pub(crate) enum Closing {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ended {
     Finished,
+    /// It came to its end by an abort.
+    Aborted,
     Expired,
     Invalid,
     Superseded,

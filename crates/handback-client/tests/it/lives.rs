@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use handback_client::duplex::{Duplex, DuplexError, DuplexOptions, Duplexes, Settings, Why};
+use handback_client::duplex::{Duplex, DuplexError, DuplexOptions, Duplexes, Phase, Settings, Why};
 use handback_stream::StreamKey;
 use handback_stream::duplex::{ClientFrame, Code, ServerFrame};
 
@@ -76,6 +76,55 @@ async fn opening_it_by_its_key_goes_on_too() {
     let (mut peer, _) = script.welcome(0, 1).await;
     assert_eq!(peer.chunk().await, (0, "a".to_owned()));
     assert_eq!(peer.chunk().await, (1, "b".to_owned()));
+}
+
+#[tokio::test]
+async fn what_came_to_its_end_is_not_run_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = Script::start().await;
+    let duplex = Duplex::open(kept(&script, directory.path())).await.unwrap();
+    duplex.send("a").await.unwrap();
+    duplex.close().await.unwrap();
+    let (mut peer, _) = script.welcome(0, 1).await;
+    peer.chunk().await;
+    peer.say(end()).await;
+    let ended = duplex.finished().await.unwrap();
+    assert_eq!(folders(directory.path()), 0);
+    duplex.leave().await;
+    // The script has no second connection: nothing goes to the server.
+    let again = Duplex::open(kept(&script, directory.path())).await.unwrap();
+    assert_eq!(again.status().phase, Phase::Ended);
+    assert_eq!(again.finished().await.unwrap(), ended);
+    assert_eq!(again.next_seqno().await.unwrap(), 1);
+    assert!(again.next_event().await.unwrap().is_none());
+    assert!(matches!(again.send("b").await, Err(DuplexError::AlreadyEnded)));
+    again.leave().await;
+    // An edited note is not believed.
+    let notes: Vec<_> =
+        std::fs::read_dir(directory.path().join("finished")).unwrap().map(Result::unwrap).collect();
+    assert_eq!(notes.len(), 1);
+    let note = notes[0].path();
+    let good = std::fs::read(&note).unwrap();
+    let text = String::from_utf8(good.clone()).unwrap();
+    assert!(!text.contains("token-1"), "{text}");
+    std::fs::write(&note, text.replace("\"next_seqno\":1", "\"next_seqno\":2")).unwrap();
+    let edited = Duplex::open(kept(&script, directory.path())).await;
+    assert!(matches!(edited, Err(DuplexError::State(_))));
+    // A crash before the rest was cleared.
+    std::fs::write(&note, good).unwrap();
+    let id = note.file_name().unwrap().to_owned();
+    std::fs::create_dir_all(directory.path().join("duplex").join(id)).unwrap();
+    let found = Duplexes::resume_all(directory.path(), &kept(&script, directory.path())).await;
+    assert_eq!(found.unwrap().cleared[0].why, Why::Finished);
+    assert_eq!(folders(directory.path()), 0);
+    // It is forgotten after a day, and a new one can begin.
+    let long_ago = std::fs::File::options().write(true).open(&note).unwrap();
+    long_ago.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let found = Duplexes::resume_all(directory.path(), &kept(&script, directory.path())).await;
+    assert!(found.unwrap().cleared.is_empty());
+    assert!(!note.exists());
+    let fresh = Duplex::open(kept(&script, directory.path())).await.unwrap();
+    assert_eq!(fresh.next_seqno().await.unwrap(), 0);
 }
 
 #[tokio::test]

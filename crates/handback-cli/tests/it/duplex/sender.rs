@@ -48,6 +48,12 @@ fn a_sender_that_is_killed_goes_on_and_each_line_arrives_once() {
     let whole = input().replace('\n', "");
     assert_eq!(received(&server, "k", "in"), whole);
     assert_eq!(received(&server, "k", "out"), whole);
+    // Once more, whoever did not see that it had come to its end: nothing is sent, and it is told.
+    let again = sandbox.run_words(&send);
+    assert_eq!((again.code, again.stdout.as_str()), (0, ""), "{}", again.stderr);
+    assert!(again.stderr.contains("nothing is sent again"), "{}", again.stderr);
+    assert!(again.stderr.contains("600 chunks, 0 events"), "{}", again.stderr);
+    assert_eq!(received(&server, "k", "in"), whole);
 }
 
 #[test]
