@@ -114,6 +114,13 @@ impl Meta {
         }
     }
 
+    /// What a fork at a number shares with it.
+    pub(crate) fn shared_upto(&self, number: u64) -> Vec<Segment> {
+        let shared = self.segments.iter().filter(|segment| segment.after < number);
+        let cut = |upto: Option<u64>| Some(upto.map_or(number, |upto| upto.min(number)));
+        shared.map(|segment| Segment { upto: cut(segment.upto), ..*segment }).collect()
+    }
+
     /// Which stream.
     #[must_use]
     pub const fn id(&self) -> StreamId {

@@ -12,15 +12,22 @@
 //! may follow from an append of the same round. If the commit fails, the hub is of no use any more:
 //! another one is made by [`Hub::recover`] from what is stored.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod command;
+mod recover;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::chain::{Entry, Head, NO_HEAD};
-use crate::key::{RecordKey, StreamKey};
-use crate::name::{NameId, StreamId, StreamName};
-use crate::record::{Genesis, Kind, Life, Parent, Payload, ProducerTag, Record};
+pub use self::command::{
+    Acquire, Append, Appended, Command, Create, Fork, Found, Refusal, Reply, Ticket,
+};
+pub use self::recover::{RecoverError, Recovery};
+use crate::chain::{Entry, NO_HEAD};
+use crate::key::StreamKey;
+use crate::name::{NameId, StreamId};
+use crate::record::{Genesis, Kind, Life, Parent, ProducerTag, Record};
 use crate::sign::SigningKey;
 use crate::state::{Stream, Verdict};
 use crate::stored::{Commit, Signature, Stored};
@@ -31,300 +38,6 @@ const RECORDS_PER_NOTE: u64 = 256;
 
 /// A stream's last use is noted when it has moved by this part of its life.
 const TOUCH_PARTS: u64 = 8;
-
-/// The longest time between two sweeps.
-const SWEEP_SLACK_MS: u64 = 1000;
-
-/// What a caller gets its reply by.
-pub type Ticket = u64;
-
-/// What is asked for.
-#[derive(Debug)]
-#[expect(clippy::exhaustive_enums, reason = "surfaces make them")]
-pub enum Command {
-    /// To create a stream.
-    Create(Box<Create>),
-    /// To append, to close, or both.
-    Append(Append),
-    /// To delete a stream.
-    Delete(NameId),
-    /// To append several records in one commit, one after the other. What comes after one that is
-    /// refused is not looked at.
-    AppendAll(Vec<Append>),
-    /// To end the earlier epochs of a producer, and begin another.
-    Acquire(Acquire),
-    /// To note that whoever acquires a producer has heard of this epoch: what was handed out with
-    /// earlier ones is over.
-    Seen {
-        /// Which stream.
-        stream: StreamId,
-        /// Which producer.
-        producer: String,
-        /// Which epoch.
-        epoch: u64,
-    },
-    /// To look whether a stream's life is over.
-    Expire(NameId),
-}
-
-/// A producer that is to have another epoch.
-#[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "surfaces make it")]
-pub struct Acquire {
-    /// Which stream.
-    pub stream: NameId,
-    /// The stream that was looked at before, if it matters which one it is.
-    pub expected: Option<StreamId>,
-    /// Which producer.
-    pub producer: String,
-    /// The epoch that the caller has proved to have heard of; nothing if there is nothing to prove.
-    pub heard_of: Option<u64>,
-}
-
-/// A stream that is to be created.
-#[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "surfaces make it")]
-pub struct Create {
-    /// Its name.
-    pub name: StreamName,
-    /// Its content type, if one was given.
-    pub content_type: Option<String>,
-    /// How long it lives.
-    pub life: Life,
-    /// Whether it is closed from the start.
-    pub closed: bool,
-    /// What it starts with.
-    pub payload: Option<Payload>,
-    /// What it is forked from.
-    pub fork: Option<Fork>,
-    /// Its own key, if it is to be encrypted.
-    pub key: Option<StreamKey>,
-    /// A random number, which tells it from others of the same name.
-    pub incarnation: u64,
-}
-
-/// What a stream is to be forked from.
-#[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "surfaces make it")]
-pub struct Fork {
-    /// Which stream.
-    pub source: NameId,
-    /// Where; if not given, at its end.
-    pub number: Option<u64>,
-    /// How many messages or bytes of the next record to copy.
-    pub part: u64,
-    /// What was found there, or why nothing was.
-    pub found: Result<Found, Refusal>,
-}
-
-/// A place that a stream can be forked at.
-#[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "surfaces make it")]
-pub struct Found {
-    /// The stream that was looked at.
-    pub id: StreamId,
-    /// The last record that is shared.
-    pub number: u64,
-    /// The head after it.
-    pub head: Head,
-    /// The part of the next record.
-    pub part: Option<Payload>,
-}
-
-/// An append.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Append {
-    stream: NameId,
-    /// The stream that was looked at before, if it matters which one it is.
-    expected: Option<StreamId>,
-    content_type: Option<String>,
-    record: Record,
-    encoded: Vec<u8>,
-    key: Option<RecordKey>,
-}
-
-impl Append {
-    /// An append of a payload, or without one: the end of the stream.
-    #[must_use]
-    pub fn new(stream: NameId, payload: Option<Payload>, closes: bool, now: u64) -> Self {
-        let kind = payload.map_or(Kind::End, Kind::Data);
-        let record = Record { kind, time: now, closes, producer: None, writer_seq: None };
-        Self { stream, expected: None, content_type: None, record, encoded: Vec::new(), key: None }
-    }
-
-    /// Encrypted under the stream's own key. The key says which stream it is for.
-    #[must_use]
-    pub fn key(mut self, key: Option<RecordKey>) -> Self {
-        if let Some(key) = &key {
-            self.expected = Some(key.stream());
-        }
-        self.key = key;
-        self
-    }
-
-    /// To this stream only, and not to another one that has got its name meanwhile.
-    #[must_use]
-    pub const fn to(mut self, stream: StreamId) -> Self {
-        self.expected = Some(stream);
-        self
-    }
-
-    /// With the content type that was given.
-    #[must_use]
-    pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
-        self.content_type = Some(content_type.into());
-        self
-    }
-
-    /// By a producer.
-    #[must_use]
-    pub fn producer(mut self, producer: Option<ProducerTag>) -> Self {
-        self.record.producer = producer;
-        self
-    }
-
-    /// With a writer sequence.
-    #[must_use]
-    pub fn writer_seq(mut self, seq: Option<String>) -> Self {
-        self.record.writer_seq = seq;
-        self
-    }
-
-    /// Encodes it now, which the hub would else have to do.
-    #[must_use]
-    pub fn encoded(mut self) -> Self {
-        if self.key.is_none() {
-            self.encoded = self.record.encode();
-        }
-        self
-    }
-}
-
-/// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reply {
-    /// The stream was created, or was there as asked for.
-    Created {
-        /// Whether it is new.
-        is_new: bool,
-        /// The last record.
-        number: u64,
-        /// Whether it is closed.
-        closed: bool,
-        /// Its content type.
-        content_type: String,
-    },
-    /// The append is there.
-    Appended(Appended),
-    /// What became of several appends, up to the first one that was refused.
-    All(Vec<Result<Appended, Refusal>>),
-    /// The stream is gone.
-    Deleted,
-    /// The producer has this epoch from now on.
-    Acquired {
-        /// The epoch.
-        epoch: u64,
-        /// The next sequence: it goes on where the epoch before ended.
-        next_seq: u64,
-        /// The record that says so.
-        number: u64,
-        /// The last writer sequence of the stream.
-        writer_seq: Option<String>,
-    },
-    /// Nothing was to be done.
-    Nothing,
-    /// It was not done.
-    Refused(Refusal),
-}
-
-/// An append that is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Appended {
-    /// The last record of the stream.
-    pub number: u64,
-    /// Whether the stream is closed.
-    pub closed: bool,
-    /// The producer's epoch, and its last sequence.
-    pub producer: Option<(u64, u64)>,
-    /// Whether it was there before.
-    pub is_duplicate: bool,
-    /// Whether it was there before, with other bytes.
-    pub differs: bool,
-}
-
-/// Why something was not done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// There is no such stream.
-    #[error("there is no such stream")]
-    NotFound,
-    /// The stream was deleted, and is kept for its forks.
-    #[error("the stream was deleted")]
-    Gone,
-    /// The name is in use by a stream that is kept for its forks.
-    #[error("a deleted stream of this name still has forks")]
-    NameInUse,
-    /// The stream is there, and is another one than asked for.
-    #[error("there is another stream of this name")]
-    Exists,
-    /// The stream is closed.
-    #[error("the stream is closed")]
-    Closed {
-        /// Its last record.
-        number: u64,
-    },
-    /// The stream has another content type.
-    #[error("the stream has another content type")]
-    ContentType,
-    /// The producer has a later epoch.
-    #[error("the producer has a later epoch")]
-    StaleEpoch {
-        /// It.
-        current: u64,
-    },
-    /// A new epoch starts with sequence 0.
-    #[error("a new epoch starts with sequence 0")]
-    EpochStart,
-    /// Appends are missing before this one.
-    #[error("appends are missing before this one")]
-    Gap {
-        /// The next sequence.
-        expected: u64,
-        /// What came.
-        received: u64,
-    },
-    /// The producer's epochs are given by the server, and this one was not.
-    #[error("the producer was not acquired")]
-    NotAcquired,
-    /// What was presented is over: something later was presented since.
-    #[error("something later was presented since")]
-    Superseded,
-    /// The stream has another key, or has none, or needs one.
-    #[error("not the key of this stream")]
-    Key,
-    /// The writer sequence is not greater than the last one.
-    #[error("the writer sequence is not greater than the last one")]
-    WriterSeq,
-    /// The stream remembers as many producers as it can.
-    #[error("the stream has too many producers")]
-    TooManyProducers,
-    /// There is nothing to fork from.
-    #[error("there is no stream to fork from")]
-    NoSource,
-    /// What is to be forked from was deleted.
-    #[error("the stream to fork from was deleted")]
-    SourceGone,
-    /// The place is behind the end of what is to be forked from.
-    #[error("the place to fork at is behind the end")]
-    ForkBeyond,
-    /// The next record has fewer messages or bytes.
-    #[error("the next record is shorter")]
-    PartBeyond,
-}
 
 /// What is to be written, all of it or nothing.
 #[derive(Debug, Default)]
@@ -383,118 +96,7 @@ struct Touch {
     wants_note: bool,
 }
 
-/// Why what is stored cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecoverError<E> {
-    /// It cannot be read.
-    #[error(transparent)]
-    Read(#[from] E),
-    /// It is not what was written.
-    #[error("stream {0} is damaged: {1}")]
-    Damaged(StreamId, &'static str),
-}
-
-/// Where a hub finds what is stored.
-pub trait Recovery {
-    /// Why that fails.
-    type Error;
-
-    /// All notes.
-    ///
-    /// # Errors
-    ///
-    /// If they cannot be read.
-    fn notes(&mut self) -> Result<Vec<(StreamId, Bytes)>, Self::Error>;
-
-    /// Some records of a log from a number on; none only if there are none.
-    ///
-    /// # Errors
-    ///
-    /// If they cannot be read.
-    fn records(&mut self, log: StreamId, from: u64) -> Result<Vec<(u64, Bytes)>, Self::Error>;
-
-    /// The last record of a log.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be read.
-    fn last(&mut self, log: StreamId) -> Result<Option<(u64, Bytes)>, Self::Error>;
-}
-
 impl Hub {
-    /// The hub of what is stored, and what readers see of it. With a key, commits are signed.
-    ///
-    /// # Errors
-    ///
-    /// [`RecoverError`] if it cannot be read, or is damaged.
-    pub fn recover<R: Recovery>(
-        stored: &mut R,
-        key: Option<Arc<SigningKey>>,
-    ) -> Result<(Self, Views), RecoverError<R::Error>> {
-        Self::recover_by(stored, key, Replay::Whole)
-    }
-
-    /// As if producers were not part of the records, but written down now and then: what a
-    /// simulation must notice, and nothing else is for.
-    ///
-    /// # Errors
-    ///
-    /// As [`Hub::recover`].
-    #[doc(hidden)]
-    pub fn dangerous_recover_without_producers<R: Recovery>(
-        stored: &mut R,
-        key: Option<Arc<SigningKey>>,
-    ) -> Result<(Self, Views), RecoverError<R::Error>> {
-        Self::recover_by(stored, key, Replay::WithoutProducers)
-    }
-
-    fn recover_by<R: Recovery>(
-        stored: &mut R,
-        key: Option<Arc<SigningKey>>,
-        how: Replay,
-    ) -> Result<(Self, Views), RecoverError<R::Error>> {
-        let mut streams = HashMap::new();
-        for (id, note) in stored.notes()? {
-            let mut stream =
-                Stream::from_note(id, &note).ok_or(RecoverError::Damaged(id, "note"))?;
-            replay(&mut stream, stored, how)?;
-            stream.allow_for_unnoted_use();
-            streams.insert(id.name(), stream);
-        }
-        link_forks(&mut streams)?;
-        let last = stored.last(StreamId::COMMITS)?;
-        let commit = match last {
-            None => None,
-            Some((number, bytes)) => {
-                let damaged = RecoverError::Damaged(StreamId::COMMITS, "commit");
-                Some(Commit::decode(number, &bytes).ok_or(damaged)?)
-            }
-        };
-        let mut hub = Self {
-            streams,
-            commit: commit.as_ref().map_or(0, |commit| commit.number),
-            round: Round::default(),
-            key,
-            unsigned: None,
-            signature: None,
-        };
-        if let Some(commit) = commit {
-            let signed = stored.last(StreamId::SIGNATURES)?.map_or(0, |(number, _)| number);
-            if signed + 1 < commit.number && hub.key.is_some() {
-                return Err(RecoverError::Damaged(StreamId::SIGNATURES, "signatures are missing"));
-            }
-            if signed < commit.number {
-                // It was to be stored with the next one.
-                hub.unsigned = Some(commit);
-                hub.sign();
-            }
-        }
-        let views = hub.streams.iter().map(|(name, stream)| (*name, Some(stream.view())));
-        let views = views.collect();
-        Ok((hub, views))
-    }
-
     /// Takes a command. Its reply comes with the next commit.
     pub fn submit(&mut self, ticket: Ticket, command: Command, now: u64) {
         let reply = match command {
@@ -642,7 +244,7 @@ impl Hub {
                 };
                 let content_type =
                     content_type.unwrap_or_else(|| source.genesis.content_type.clone());
-                let segments = shared_segments(&source.meta, found.number);
+                let segments = source.meta.shared_upto(found.number);
                 source.forks += 1;
                 (found.number, Some(parent), found.part, segments, content_type, life)
             }
@@ -914,18 +516,6 @@ impl Stream {
     }
 }
 
-impl Stream {
-    /// It may have been used since that was last noted: it does not end too early, but up to this
-    /// much too late.
-    fn allow_for_unnoted_use(&self) {
-        if let Life::Sliding { ttl_s } = self.genesis.life {
-            let slack = ttl_s.saturating_mul(1000) / TOUCH_PARTS + SWEEP_SLACK_MS;
-            // Not noted itself: else it would grow with every restart.
-            self.meta.allow_for_use_until(self.meta.touched().saturating_add(slack));
-        }
-    }
-}
-
 /// Whether a key is that of a stream, or neither has one.
 fn is_key_of(stream: StreamId, commitment: Option<&[u8; 32]>, key: Option<&StreamKey>) -> bool {
     match (commitment, key) {
@@ -933,96 +523,4 @@ fn is_key_of(stream: StreamId, commitment: Option<&[u8; 32]>, key: Option<&Strea
         (Some(commitment), Some(key)) => key.is_committed(stream, commitment),
         _ => false,
     }
-}
-
-/// What a fork at a number shares with its source.
-fn shared_segments(source: &Meta, number: u64) -> Vec<Segment> {
-    source
-        .segments()
-        .iter()
-        .filter(|segment| segment.after < number)
-        .map(|segment| Segment {
-            upto: Some(segment.upto.map_or(number, |upto| upto.min(number))),
-            ..*segment
-        })
-        .collect()
-}
-
-/// What is made of the records after a note.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Replay {
-    Whole,
-    WithoutProducers,
-}
-
-/// Adds the records that came after the note.
-fn replay<R: Recovery>(
-    stream: &mut Stream,
-    stored: &mut R,
-    how: Replay,
-) -> Result<(), RecoverError<R::Error>> {
-    loop {
-        let records = stored.records(stream.id, stream.number + 1)?;
-        if records.is_empty() {
-            return Ok(());
-        }
-        for (number, bytes) in records {
-            let damaged = |what| RecoverError::Damaged(stream.id, what);
-            if number != stream.number + 1 {
-                return Err(damaged("a record is missing"));
-            }
-            let stored = Stored::decode(&bytes).ok_or_else(|| damaged("record"))?;
-            let mut record = Record::decode(&stored.record).ok_or_else(|| damaged("record"))?;
-            if how == Replay::WithoutProducers {
-                record.producer = None;
-            }
-            if stream.head.after(stream.id, number, &stored.record) != stored.head {
-                return Err(damaged("chain"));
-            }
-            stream.apply(number, &record, stored.head);
-            stream.meta.touch(record.time);
-        }
-    }
-}
-
-/// Counts forks, and gives them the segments that they share.
-fn link_forks<E>(streams: &mut HashMap<NameId, Stream>) -> Result<(), RecoverError<E>> {
-    let parents: Vec<_> =
-        streams.iter().filter_map(|(name, stream)| Some((*name, stream.genesis.parent?))).collect();
-    for (_, parent) in &parents {
-        let damaged = || RecoverError::Damaged(parent.id, "its fork is there, and it is not");
-        let source = streams.get_mut(&parent.id.name()).ok_or_else(damaged)?;
-        if source.id != parent.id {
-            return Err(damaged());
-        }
-        source.forks += 1;
-    }
-    // A fork's source may be a fork: those without one first.
-    let mut waiting = parents;
-    while !waiting.is_empty() {
-        let open: HashSet<NameId> = waiting.iter().map(|(name, _)| *name).collect();
-        let (ready, rest): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(_, parent)| !open.contains(&parent.id.name()));
-        if ready.is_empty() {
-            let id = rest.first().map_or(StreamId::COMMITS, |(_, parent)| parent.id);
-            return Err(RecoverError::Damaged(id, "forks go in a circle"));
-        }
-        for (name, parent) in ready {
-            let segments = streams
-                .get(&parent.id.name())
-                .map(|source| shared_segments(&source.meta, parent.number))
-                .unwrap_or_default();
-            if let Some(stream) = streams.get_mut(&name) {
-                let mut segments = segments;
-                segments.push(Segment::own(stream.id, stream.start));
-                let (created, touched) = (stream.meta.created(), stream.meta.touched());
-                let unnoted = stream.meta.unnoted();
-                let meta = Meta::new(stream.id, &stream.genesis, created, touched, segments);
-                meta.allow_for_use_until(unnoted);
-                stream.meta = Arc::new(meta);
-            }
-        }
-        waiting = rest;
-    }
-    Ok(())
 }
