@@ -112,8 +112,10 @@ impl Verifier {
         let record = Record::decode(bytes).ok_or(VerifyError::Malformed { number })?;
         match (&record.kind, self.head == NO_HEAD) {
             (Kind::Genesis(genesis), true) => {
-                let names = genesis.parent.map(|p| (p.id, p.number, Head::from_bytes(p.head)));
-                if source.is_some() && names != source {
+                // The head says also in which log that is. The id is that of the stream which was
+                // forked, and what that shows there may be another's.
+                let names = genesis.parent.map(|p| (p.number, Head::from_bytes(p.head)));
+                if source.is_some() && names != source.map(|(_, number, head)| (number, head)) {
                     return Err(VerifyError::Fork);
                 }
             }

@@ -31,16 +31,13 @@ pub enum Broken {
     Position,
     /// The oracle is shown records without the signatures that prove them.
     Unsigned,
-    /// Nothing, but forks are forked also where they show records of what they were forked from
-    /// themselves: the proofs of such forks do not hold.
-    SharedForks,
     /// Nothing, but streams must not live longer by each restart, only by one: they do.
     SlackOnce,
 }
 
 impl Broken {
     /// What is known not to hold.
-    pub const KNOWN: [Self; 2] = [Self::SharedForks, Self::SlackOnce];
+    pub const KNOWN: [Self; 1] = [Self::SlackOnce];
 
     /// All that is broken on purpose.
     pub const ALL: [Self; 12] = [

@@ -169,10 +169,8 @@ impl Places {
             if let (Some(source), Life::Unlimited) = (source, life) {
                 tried.life = source.meta.life();
             }
-            let number = source.zip(at.inside).map(|(source, inside)| {
-                let own = own_start(fate, source);
-                own + (source.number - own.min(source.number)) * inside / 1000
-            });
+            let number =
+                source.zip(at.inside).map(|(source, inside)| source.number * inside / 1000);
             let found = found(fate, server, source, number, at.part, &mut tried);
             asked = Some(Fork { source: at.source.id(), number, part: at.part, found });
         }
@@ -296,14 +294,6 @@ fn any_create(fate: &mut Fate, place: usize) -> Ask {
     Ask::Create { place, life, is_encrypted, has_payload, fork }
 }
 
-/// From where on a stream is forked: a fork behind its first record only.
-fn own_start(fate: &Fate, view: &View) -> u64 {
-    match view.meta.segments() {
-        [.., _, own] if fate.broken != Broken::SharedForks => own.after + 1,
-        _ => 0,
-    }
-}
-
 /// Looks up what is to be forked, as the surface does.
 fn found(
     fate: &Fate,
@@ -317,9 +307,6 @@ fn found(
     let key = view.meta.key_commitment().map(|_| right_key());
     let keys = view.meta.unlock(key.as_ref())?;
     let number = number.unwrap_or(view.number);
-    if number < own_start(fate, view) {
-        return Err(Refusal::ForkBeyond);
-    }
     let wrong = u64::from(fate.broken == Broken::ForkHeads);
     let head = server.record(view, number.saturating_sub(wrong)).ok_or(Refusal::ForkBeyond)?.head;
     let part = match part {

@@ -7,5 +7,6 @@ mod faults;
 mod killed;
 pub(crate) mod proofs;
 pub(crate) mod server;
+mod stored;
 mod tampered;
 mod tickets;

@@ -98,6 +98,18 @@ fn a_reader_proves_what_it_read_also_after_a_crash_and_on_a_fork() {
     let told = lines(&server, "f");
     let shared = verify(&told, &keys);
     assert_eq!(shared, Ok(("0;1;fork".to_owned(), true)));
+    // A fork of the fork: where it shows what it was forked from, at its own start, and after it.
+    let url = format!("http://{}", server.address);
+    for (at, expected) in [(0, "g"), (1, "0;g"), (2, "0;1;g"), (3, "0;1;forkg")] {
+        let (path, at) = (format!("g{at}"), format!("0000000000000000_{at:016}"));
+        let fork = [("stream-forked-from", "/v1/stream/f"), ("stream-fork-offset", &*at)];
+        assert_eq!(server.ask(&format!("PUT /v1/stream/{path}"), &fork, b"").status, 201);
+        server.produce(&path, 0, 0, "g");
+        assert_eq!(server.read(&path), expected);
+        assert_eq!(verify(&lines(&server, &path), &keys), Ok((expected.to_owned(), true)), "{at}");
+        let ran = sandbox.run_words(&["stream", "verify", &path, "--url", &url]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    }
     // Any other key, any other byte.
     assert!(verify(&told, &[PublicKey::from_bytes([1; 32])]).is_err());
     for place in 0..told.len() {
@@ -132,7 +144,7 @@ fn nothing_is_stored_in_the_clear() {
     }
 }
 
-fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+pub(crate) fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

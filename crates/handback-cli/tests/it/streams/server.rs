@@ -33,16 +33,29 @@ impl Server {
     }
 
     fn launch(sandbox: &Sandbox, more: &[&str]) -> Self {
+        Self::try_launch(sandbox, more, Stdio::inherit()).unwrap()
+    }
+
+    /// A server; or what it said when it did not start.
+    pub(crate) fn try_start(sandbox: &Sandbox, data: &Path) -> Result<Self, String> {
+        Self::try_launch(sandbox, &["--data", data.to_str().unwrap()], Stdio::piped())
+    }
+
+    fn try_launch(sandbox: &Sandbox, more: &[&str], errors: Stdio) -> Result<Self, String> {
         let mut arguments = vec!["serve", "--output", "json", "--listen", "127.0.0.1:0"];
         arguments.extend(["--long-poll-ms", "300"]);
         arguments.extend(more);
         let mut command = sandbox.command(&arguments);
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = command.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if line.is_empty() {
+            let ended = process.wait_with_output().unwrap();
+            return Err(format!("{} {}", ended.status, String::from_utf8_lossy(&ended.stderr)));
+        }
         let told: Value = serde_json::from_str(&line).unwrap();
         let address = told["address"].as_str().unwrap().parse().unwrap();
-        Self { process, address }
+        Ok(Self { process, address })
     }
 
     /// As a crash: no signal that it could see.
