@@ -30,6 +30,7 @@
 //!
 //! That records follow each other is taken on trust: looking would cost a read per commit.
 
+mod ahead;
 mod database;
 mod journal;
 mod kv;

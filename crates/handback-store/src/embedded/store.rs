@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fjall::OwnedWriteBatch;
 
+use super::ahead::Ahead;
 use super::database::Tables;
 use super::journal;
 use super::options::{EmbeddedOptions, OpenError};
@@ -28,6 +29,8 @@ pub struct EmbeddedStore {
     log_turn: Mutex<()>,
     /// Held while conditions are checked and the changes written.
     kv_turn: Mutex<()>,
+    /// Held while the journal is written.
+    ahead: Mutex<Ahead>,
     /// Locked by us, for as long as we look at files before the database locks its own.
     _lock: File,
 }
@@ -61,6 +64,7 @@ impl EmbeddedStore {
             condition: RwLock::new(Condition::Open(tables)),
             log_turn: Mutex::new(()),
             kv_turn: Mutex::new(()),
+            ahead: Mutex::new(Ahead::new(&database_path(path))),
             _lock: lock,
         })
     }
@@ -105,8 +109,12 @@ impl EmbeddedStore {
         tables: TablesGuard<'_>,
         batch: OwnedWriteBatch,
     ) -> Result<(), StoreError> {
-        let Err(error) = batch.commit() else { return Ok(()) };
-        drop(tables);
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let Err(error) = batch.commit() else {
+            ahead.written();
+            return Ok(());
+        };
+        drop((ahead, tables));
         let cause = error.to_string();
         let mut condition = self.condition.write().unwrap_or_else(PoisonError::into_inner);
         if let Condition::Open(_) = &*condition {
@@ -131,6 +139,7 @@ impl EmbeddedStore {
             let path = database_path(&self.path);
             journal::rewrite(&path).map_err(OpenError::from)?;
             *condition = Condition::Open(Tables::open(&path, &self.options)?);
+            *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Ahead::new(&path);
             tracing::info!("the store was reopened");
         }
         drop(condition);
