@@ -7,16 +7,21 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::patient::Patient;
 use crate::quick::{self, Rest};
 use crate::rewound::Rewound;
 use crate::router::Router;
 
-/// Connections at a time.
+/// Connections at a time, if the system allows so many files.
 const CONNECTIONS_MAX: usize = 10_000;
+
+/// Files that connections leave to the store and to requests of our own.
+const FILES_KEPT: usize = 256;
 
 /// Bytes that are read of a request before it is looked at: its headers have room, and what is
 /// longer is refused.
@@ -27,6 +32,9 @@ const HEADERS_MAX: usize = 64;
 
 /// How long the headers of a request may take.
 const HEADER_TIME: Duration = Duration::from_secs(30);
+
+/// How long a client may take to read anything at all of what it is sent.
+const READER_TIME: Duration = Duration::from_secs(60);
 
 /// How long a failed accept waits: it fails when there are no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -40,7 +48,7 @@ pub(crate) async fn serve(
     router: Arc<Router>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let room = Arc::new(Semaphore::new(connections_max()));
     let mut connections = JoinSet::new();
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { break };
@@ -58,10 +66,7 @@ pub(crate) async fn serve(
         };
         let _ = stream.set_nodelay(true);
         let (router, stop) = (Arc::clone(&router), stop.clone());
-        connections.spawn(async move {
-            connection(stream, router, stop).await;
-            drop(place);
-        });
+        connections.spawn(connection(stream, place, router, stop));
         while connections.try_join_next().is_some() {}
     }
     drop(listener);
@@ -72,8 +77,27 @@ pub(crate) async fn serve(
     }
 }
 
+/// How many connections there may be: without files, the store could not go on.
+fn connections_max() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    // What is allowed is asked for. If that fails, it stays as it is.
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let files = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let files = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    // With few files for all, half of them.
+    let room = files.saturating_sub(FILES_KEPT).max(files / 2).clamp(1, CONNECTIONS_MAX);
+    if room < CONNECTIONS_MAX {
+        tracing::info!(connections = room, files, "there can be fewer connections than usual");
+    }
+    room
+}
+
 async fn connection(
-    stream: tokio::net::TcpStream,
+    stream: TcpStream,
+    place: OwnedSemaphorePermit,
     router: Arc<Router>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -85,7 +109,7 @@ async fn connection(
             return;
         }
     };
-    let stream = Rewound::new(first, stream);
+    let stream = Patient::new(Rewound::new(first, stream, place), READER_TIME);
     let service = service_fn(move |request| {
         let router = Arc::clone(&router);
         async move { Ok::<_, Infallible>(router.handle(request).await) }

@@ -6,6 +6,7 @@ mod connections;
 #[cfg(debug_assertions)]
 mod faults;
 mod keys;
+mod patient;
 mod quick;
 mod rewound;
 mod router;

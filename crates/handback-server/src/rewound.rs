@@ -7,17 +7,20 @@ use std::task::{Context, Poll};
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Gives what was read once more, then the rest.
 #[derive(Debug)]
 pub(crate) struct Rewound {
     first: Bytes,
     stream: TcpStream,
+    /// Given back when the connection ends, whatever it has become.
+    _place: OwnedSemaphorePermit,
 }
 
 impl Rewound {
-    pub(crate) const fn new(first: Bytes, stream: TcpStream) -> Self {
-        Self { first, stream }
+    pub(crate) const fn new(first: Bytes, stream: TcpStream, place: OwnedSemaphorePermit) -> Self {
+        Self { first, stream, _place: place }
     }
 }
 

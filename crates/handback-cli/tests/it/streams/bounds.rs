@@ -137,3 +137,24 @@ fn half_a_request_is_given_up() {
     assert!(matches!(answer.status, 0 | 400), "{answer:?}");
     assert_eq!(server.read("s"), "");
 }
+
+#[test]
+fn connections_leave_the_store_its_files() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &sandbox.path("data"));
+    server.create("s");
+    server.kill();
+    // 60 files for all: connections get half of them.
+    let server = Server::start_with_files(&sandbox, &sandbox.path("data"), 60);
+    let mut first = server.connect();
+    let many: Vec<_> = (0..80).map(|_| server.connect()).collect();
+    let post =
+        request(server.address, "POST /v1/stream/s", &[("content-type", "text/plain")], b"x");
+    first.write_all(&post).unwrap();
+    assert_eq!(read(&mut first).status, 204);
+    let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+    assert!((30..=54).contains(&open), "{open} of 60 files are open");
+    // Those that wait have their turn when others end.
+    drop(many);
+    assert_eq!(server.read("s"), "x");
+}

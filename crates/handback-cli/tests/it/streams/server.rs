@@ -4,12 +4,19 @@ use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::support::Sandbox;
+
+fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = vec!["serve", "--output", "json", "--listen", "127.0.0.1:0"];
+    arguments.extend(["--long-poll-ms", "300"]);
+    arguments.extend(more);
+    arguments
+}
 
 /// A server that is killed when it is dropped.
 pub(crate) struct Server {
@@ -41,11 +48,22 @@ impl Server {
         Self::try_launch(sandbox, &["--data", data.to_str().unwrap()], Stdio::piped())
     }
 
+    /// A server that may have so many files open.
+    pub(crate) fn start_with_files(sandbox: &Sandbox, data: &Path, files: u32) -> Self {
+        let served = sandbox.command(&arguments(&["--data", data.to_str().unwrap()]));
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -n $0; exec \"$@\"", &files.to_string()]);
+        limited.arg(served.get_program()).args(served.get_args());
+        let environment = served.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        limited.env_clear().envs(environment).stdin(Stdio::null());
+        Self::wait_for(limited, Stdio::inherit()).unwrap()
+    }
+
     fn try_launch(sandbox: &Sandbox, more: &[&str], errors: Stdio) -> Result<Self, String> {
-        let mut arguments = vec!["serve", "--output", "json", "--listen", "127.0.0.1:0"];
-        arguments.extend(["--long-poll-ms", "300"]);
-        arguments.extend(more);
-        let mut command = sandbox.command(&arguments);
+        Self::wait_for(sandbox.command(&arguments(more)), errors)
+    }
+
+    fn wait_for(mut command: Command, errors: Stdio) -> Result<Self, String> {
         let mut process = command.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
