@@ -301,6 +301,7 @@ impl Date {
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt as _;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -368,6 +369,79 @@ mod tests {
         assert_eq!(kind(&with(&format!("long: {}", "x".repeat(REQUEST_BYTES_MAX)))), "other");
         let endless = format!("POST /v1/stream/{}", "x".repeat(REQUEST_BYTES_MAX));
         assert_eq!(kind(&endless), "other");
+    }
+
+    /// What hyper makes of the same bytes.
+    async fn by_hyper(bytes: Vec<u8>) -> Option<(Method, Uri, HeaderMap, Bytes)> {
+        let seen = Arc::new(std::sync::Mutex::new(None));
+        let kept = Arc::clone(&seen);
+        let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+            let kept = Arc::clone(&kept);
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                let mut kept = kept.lock().unwrap();
+                kept.get_or_insert((head.method, head.uri, head.headers, body));
+                Ok::<_, hyper::Error>(Response::new(Full::new(Bytes::new())))
+            }
+        });
+        let (mut far, near) = tokio::io::duplex(2 * REQUEST_BYTES_MAX);
+        far.write_all(&bytes).await.unwrap();
+        far.shutdown().await.unwrap();
+        let near = hyper_util::rt::TokioIo::new(near);
+        let mut http = hyper::server::conn::http1::Builder::new();
+        let _ = http.half_close(true).serve_connection(near, service).await;
+        seen.lock().unwrap().take()
+    }
+
+    fn lines() -> impl Strategy<Value = Vec<String>> {
+        let line = prop_oneof![
+            4 => "[a-zA-Z-]{1,12}:[ \t]{0,2}[ -~]{0,20}",
+            1 => Just("Content-Length: 5".to_owned()),
+            1 => "Content-Length: [0-9]{1,3}",
+            1 => Just("Transfer-Encoding: chunked".to_owned()),
+            1 => "[ -~\\x00\\x0b\\x80-\\xff]{0,20}",
+        ];
+        proptest::collection::vec(line, 0..6)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn hyper_reads_the_same(
+            lines in lines(),
+            path in "[!-~]{0,20}",
+            body in proptest::collection::vec(any::<u8>(), 0..8),
+            length in 0_usize..10,
+            edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+        ) {
+            let head = lines.join("\r\n");
+            let mut bytes = format!(
+                "POST /v1/stream/{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{head}\r\n\r\n"
+            ).into_bytes();
+            bytes.extend(body);
+            for (place, byte) in edits {
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+            }
+            let mut buffer = BytesMut::from(&bytes[..]);
+            if let Found::Append(places) = Found::parse(&buffer)
+                && let Some(request) = places.take(&mut buffer)
+            {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let taken = bytes.len() - buffer.len();
+                let read = runtime.block_on(by_hyper(bytes[..taken].to_vec()));
+                let (method, uri, headers, body) = read.expect("hyper reads it too");
+                prop_assert_eq!(&method, request.method());
+                prop_assert_eq!(&uri, request.uri());
+                prop_assert_eq!(&headers, request.headers());
+                let own = runtime.block_on(request.into_body().collect()).unwrap().to_bytes();
+                prop_assert_eq!(body, own);
+            } else {
+                prop_assert_eq!(&buffer[..], &bytes[..]);
+            }
+        }
     }
 
     #[test]
