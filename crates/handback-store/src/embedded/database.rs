@@ -2,19 +2,22 @@
 
 use std::fs;
 use std::io;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
+use fjall::config::{BlockSizePolicy, FilterPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Snapshot};
 
-use super::journal;
 use super::options::{EmbeddedOptions, OpenError};
+use super::{background, journal};
 
 /// The keyspaces. A version of the layout is part of the names: another one does not mix with it.
 const RECORDS: &str = "records-1";
 const NOTES: &str = "notes-1";
 const REMOVED: &str = "removed-1";
 const VALUES: &str = "values-1";
+
+/// Bytes of records that are read and checked together.
+const RECORD_BLOCK_BYTES: u32 = 16 << 10;
 
 /// An open database.
 pub(super) struct Tables {
@@ -44,8 +47,7 @@ impl Tables {
             );
         }
         // fjall panics on some kinds of damage. Nothing of ours is left half done by that.
-        let open = AssertUnwindSafe(|| Self::open_checked(path, options));
-        panic::catch_unwind(open)
+        background::stepping_back(|| Self::open_checked(path, options))
             .unwrap_or_else(|_| Err(OpenError::Damaged("the database cannot be read".to_owned())))
     }
 
@@ -60,9 +62,15 @@ impl Tables {
             return Err(OpenError::Format(format!("it has a part {foreign}")));
         }
         let create = || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);
+        // Records are read in ranges, for which a filter is of no use, and blocks may be large.
+        let create_records = || {
+            create()
+                .filter_policy(FilterPolicy::disabled())
+                .data_block_size_policy(BlockSizePolicy::all(RECORD_BLOCK_BYTES))
+        };
         let keyspace = |name| database.keyspace(name, create);
         Ok(Self {
-            records: keyspace(RECORDS)?,
+            records: database.keyspace(RECORDS, create_records)?,
             notes: keyspace(NOTES)?,
             removed: keyspace(REMOVED)?,
             values: keyspace(VALUES)?,

@@ -31,6 +31,7 @@
 //! That records follow each other is taken on trust: looking would cost a read per commit.
 
 mod ahead;
+mod background;
 mod database;
 mod journal;
 mod kv;
