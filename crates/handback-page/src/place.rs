@@ -79,6 +79,11 @@ fn encode_values(values: &[Scalar], out: &mut Vec<u8>) {
                 out.push(4);
                 out.extend_from_slice(&real.to_be_bytes());
             }
+            Scalar::Decimal(decimal) => {
+                // No collection has one in a place; this is where it would be.
+                out.push(4);
+                out.extend_from_slice(&decimal.nearest().to_be_bytes());
+            }
             Scalar::Text(text) => {
                 out.push(5);
                 leb128(text.len() as u128, out);

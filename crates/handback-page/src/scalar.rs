@@ -14,6 +14,10 @@
 //! | integer beyond ±(2^53−1) | `{"$integer":"9007199254740993"}` |
 //! | NaN, infinities | `{"$real":"NaN"}`, `"Infinity"`, `"-Infinity"` |
 //! | decimal that a double does not hold | `{"$decimal":"0.1000000000000000000001"}` |
+//!
+//! A decimal is compared with other numbers without rounding it. A double that is a whole number is
+//! what it is; one with a fraction stands for the shortest decimal that is read as it, which is how
+//! it is written: `0.1` equals `{"$decimal":"0.1"}`.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -37,6 +41,9 @@ pub enum Scalar {
     Int(i128),
     /// A double.
     Real(f64),
+    /// A decimal that neither an integer nor the text of a double is. Rows of tables have none:
+    /// decimals of a database are read as its text.
+    Decimal(Decimal),
     /// Text, also of types that are written as text: dates, UUIDs, decimals.
     Text(String),
     /// Bytes. In a JSON collection: an array or object, as its canonical text.
@@ -91,7 +98,7 @@ impl Scalar {
         match tag {
             "$blob" => URL_SAFE_NO_PAD.decode(text).ok().map(Self::Blob),
             "$integer" => text.parse().ok().map(Self::Int),
-            "$decimal" => is_decimal(text).then(|| Self::Text(text.to_owned())),
+            "$decimal" => Decimal::parse(text).map(Decimal::into_scalar),
             "$real" => match text {
                 "NaN" => Some(Self::Real(f64::NAN)),
                 "Infinity" => Some(Self::Real(f64::INFINITY)),
@@ -110,6 +117,7 @@ impl Scalar {
             Self::Bool(false) => out.push_str("false"),
             Self::Int(int) => write_integer(*int, out),
             Self::Real(real) => write_real(*real, out),
+            Self::Decimal(decimal) => write_decimal(decimal.as_str(), out),
             Self::Text(text) => write_text(text, out),
             Self::Blob(bytes) => write_blob(bytes, out),
         }
@@ -128,7 +136,7 @@ impl Scalar {
             Self::Null => "null",
             Self::Bool(_) => "boolean",
             Self::Int(_) => "integer",
-            Self::Real(_) => "number",
+            Self::Real(_) | Self::Decimal(_) => "number",
             Self::Text(_) => "string",
             Self::Blob(_) => "blob",
         }
@@ -140,7 +148,7 @@ impl Scalar {
         match self {
             Self::Null => 0,
             Self::Bool(_) => 1,
-            Self::Int(_) | Self::Real(_) => 2,
+            Self::Int(_) | Self::Real(_) | Self::Decimal(_) => 2,
             Self::Text(_) => 3,
             Self::Blob(_) => 4,
         }
@@ -156,6 +164,11 @@ impl Scalar {
             (Self::Real(a), Self::Real(b)) => order_reals(*a, *b),
             (Self::Int(a), Self::Real(b)) => order_int_real(*a, *b),
             (Self::Real(a), Self::Int(b)) => order_int_real(*b, *a).reverse(),
+            (Self::Decimal(a), Self::Decimal(b)) => a.order(b),
+            (Self::Decimal(a), Self::Int(b)) => a.order(&Decimal::of_integer(*b)),
+            (Self::Int(a), Self::Decimal(b)) => Decimal::of_integer(*a).order(b),
+            (Self::Decimal(a), Self::Real(b)) => a.order_real(*b),
+            (Self::Real(a), Self::Decimal(b)) => b.order_real(*a).reverse(),
             (Self::Text(a), Self::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
             (Self::Blob(a), Self::Blob(b)) => a.cmp(b),
             (a, b) => a.rank().cmp(&b.rank()),
@@ -255,11 +268,162 @@ pub fn write_decimal(text: &str, out: &mut String) {
     }
 }
 
-fn is_decimal(text: &str) -> bool {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
-    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    all_digits(whole) && all_digits(fraction)
+/// A number in digits: perhaps a sign, at least one digit, perhaps a point and digits behind it. It
+/// has no zeros that say nothing, and zero has no sign, so that one number has one text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Decimal {
+    text: Box<str>,
+    /// How many bytes of the text are in front of the point.
+    whole: usize,
+}
+
+/// Where a decimal lies among numbers of some kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::exhaustive_enums, reason = "it is one of them, or between two")]
+pub enum Among<T> {
+    /// It is this one.
+    At(T),
+    /// It is above the one and below the other, and nothing else is between them.
+    Between(T, T),
+}
+
+impl Decimal {
+    /// Reads digits, without an exponent.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (sign, digits) = match text.strip_prefix('-') {
+            Some(digits) => ("-", digits),
+            None => ("", text),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+        let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        if !all_digits(whole) || !all_digits(fraction) {
+            return None;
+        }
+        let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+        let (sign, point) = match (whole.is_empty(), fraction.is_empty()) {
+            (true, true) => ("", ""),
+            (_, true) => (sign, ""),
+            (_, false) => (sign, "."),
+        };
+        let whole = if whole.is_empty() { "0" } else { whole };
+        let text = [sign, whole, point, fraction].concat().into_boxed_str();
+        Some(Self { text, whole: sign.len() + whole.len() })
+    }
+
+    /// Its digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The decimal that an integer is.
+    #[must_use]
+    pub fn of_integer(int: i128) -> Self {
+        let text = int.to_string().into_boxed_str();
+        Self { whole: text.len(), text }
+    }
+
+    /// The decimal that a double stands for: a whole number its value, another the shortest text
+    /// that is read as it. Nothing, if it is not finite.
+    #[must_use]
+    pub fn of_real(real: f64) -> Option<Self> {
+        let text = if real.fract() == 0.0 { format!("{real:.0}") } else { format!("{real}") };
+        Self::parse(&text)
+    }
+
+    /// The greatest integer that is not above it, if 128 bits hold it.
+    #[must_use]
+    pub fn floor(&self) -> Option<i128> {
+        let whole: i128 = self.text.get(..self.whole)?.parse().ok()?;
+        if self.is_negative() && self.has_fraction() { whole.checked_sub(1) } else { Some(whole) }
+    }
+
+    /// Whether it is below zero.
+    #[must_use]
+    pub fn is_negative(&self) -> bool {
+        self.text.starts_with('-')
+    }
+
+    /// Whether it is no integer.
+    #[must_use]
+    pub fn has_fraction(&self) -> bool {
+        self.whole < self.text.len()
+    }
+
+    /// The double nearest to it; an infinity, if it is beyond all of them.
+    #[must_use]
+    pub fn nearest(&self) -> f64 {
+        self.text.parse().unwrap_or(f64::NAN)
+    }
+
+    /// Where it lies among what doubles stand for, infinities included.
+    #[must_use]
+    pub fn among_doubles(&self) -> Among<f64> {
+        let near = self.nearest();
+        match self.order_real(near) {
+            Ordering::Equal => Among::At(near),
+            Ordering::Less => Among::Between(near.next_down(), near),
+            Ordering::Greater => Among::Between(near, near.next_up()),
+        }
+    }
+
+    /// Where it lies among integers of up to 128 bits and what doubles stand for.
+    #[must_use]
+    pub fn among_numbers(&self) -> Among<Scalar> {
+        match self.among_doubles() {
+            Among::At(real) => Among::At(Scalar::Real(real)),
+            Among::Between(below, above) => {
+                // There are integers between two doubles.
+                let is_far = above - below > 1.0;
+                match self.floor().filter(|_| is_far) {
+                    Some(int) if !self.has_fraction() => Among::At(Scalar::Int(int)),
+                    Some(int) if int < i128::MAX => {
+                        Among::Between(Scalar::Int(int), Scalar::Int(int + 1))
+                    }
+                    _ => Among::Between(Scalar::Real(below), Scalar::Real(above)),
+                }
+            }
+        }
+    }
+
+    /// How two decimals compare.
+    #[must_use]
+    pub fn order(&self, other: &Self) -> Ordering {
+        match (self.is_negative(), other.is_negative()) {
+            (false, false) => self.order_digits(other),
+            (true, true) => self.order_digits(other).reverse(),
+            (true, false) => Ordering::Less,
+            (false, true) => Ordering::Greater,
+        }
+    }
+
+    fn order_real(&self, real: f64) -> Ordering {
+        match Self::of_real(real) {
+            Some(other) => self.order(&other),
+            None if real == f64::NEG_INFINITY => Ordering::Greater,
+            None => Ordering::Less,
+        }
+    }
+
+    /// How they compare without their signs.
+    fn order_digits(&self, other: &Self) -> Ordering {
+        // The longer whole part is the greater one; among equal ones, the point is at one place.
+        fn parts(decimal: &Decimal) -> (usize, &str) {
+            let sign = usize::from(decimal.is_negative());
+            (decimal.whole - sign, decimal.text.get(sign..).unwrap_or_default())
+        }
+        parts(self).cmp(&parts(other))
+    }
+
+    /// The integer or the double that it is, or itself.
+    fn into_scalar(self) -> Scalar {
+        match (self.has_fraction(), self.floor(), self.among_doubles()) {
+            (false, Some(int), _) => Scalar::Int(int),
+            (true, _, Among::At(real)) => Scalar::Real(real),
+            _ => Scalar::Decimal(self),
+        }
+    }
 }
 
 fn order_reals(a: f64, b: f64) -> Ordering {
@@ -362,6 +526,96 @@ mod tests {
             write_decimal(text, &mut out);
             assert_eq!(out, expected, "{text}");
         }
+    }
+
+    fn tagged(text: &str) -> Scalar {
+        Scalar::from_json(&json!({"$decimal": text})).unwrap()
+    }
+
+    #[test]
+    fn a_decimal_is_the_number_that_it_is() {
+        assert!(matches!(tagged("1.5"), Scalar::Real(1.5)));
+        assert!(matches!(tagged("0.1"), Scalar::Real(0.1)));
+        assert!(matches!(tagged("007.00"), Scalar::Int(7)));
+        assert!(matches!(tagged("-0.0"), Scalar::Int(0)));
+        assert!(matches!(tagged("-012.50"), Scalar::Real(-12.5)));
+        for text in ["0.1000000000000000000001", "12345678901234567890.5", "-9007199254740992.5"] {
+            let scalar = tagged(text);
+            assert!(matches!(scalar, Scalar::Decimal(_)), "{text}");
+            assert_eq!(json_of(&scalar), format!(r#"{{"$decimal":"{text}"}}"#));
+        }
+        // One that 128 bits do not hold, though a double does.
+        let big = format!("{:.0}", 2_f64.powi(200));
+        assert_eq!(tagged(&big), Scalar::Real(2_f64.powi(200)));
+    }
+
+    #[test]
+    fn a_scalar_is_as_small_as_text_and_integers_let_it() {
+        assert_eq!(size_of::<Scalar>(), 32);
+    }
+
+    #[test]
+    fn decimals_are_compared_exactly() {
+        // Each is below the next one.
+        let ascending = [
+            Scalar::Real(f64::NEG_INFINITY),
+            tagged(&format!("-1{}", "0".repeat(400))),
+            Scalar::Real(-1e300),
+            tagged("-9007199254740993.5"),
+            Scalar::Int(-9_007_199_254_740_993),
+            tagged("-9007199254740992.5"),
+            Scalar::Real(-9_007_199_254_740_992.0),
+            tagged("-10.25000000000000000001"),
+            tagged("-10.25"),
+            tagged("-9.25000000000000000001"),
+            tagged("-0.00000000000000000000000000000000000001"),
+            Scalar::Int(0),
+            tagged("0.0999999999999999999999"),
+            Scalar::Real(0.1),
+            tagged("0.1000000000000000000001"),
+            tagged("0.10000000000000000000011"),
+            Scalar::Real(1.5),
+            tagged("1.50000000000000000000001"),
+            Scalar::Int(2),
+            Scalar::Real(9_007_199_254_740_992.0),
+            tagged("9007199254740992.5"),
+            Scalar::Int(9_007_199_254_740_993),
+            tagged("9007199254740993.5"),
+            Scalar::Real(9_007_199_254_740_994.0),
+            Scalar::Int(i128::MAX),
+            tagged("170141183460469231731687303715884105727.5"),
+            Scalar::Real(170_141_183_460_469_231_731_687_303_715_884_105_728.0),
+            Scalar::Real(f64::MAX),
+            tagged(&"9".repeat(400)),
+            Scalar::Real(f64::INFINITY),
+            Scalar::Real(f64::NAN),
+        ];
+        for (a, low) in ascending.iter().enumerate() {
+            for (b, high) in ascending.iter().enumerate() {
+                assert_eq!(low.order(high), a.cmp(&b), "{low:?} {high:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_decimal_is_between_its_neighbours() {
+        let among = |text: &str| Decimal::parse(text).unwrap().among_numbers();
+        let between = |below, above| Among::Between(below, above);
+        assert_eq!(among("1.5"), Among::At(Scalar::Real(1.5)));
+        assert_eq!(
+            among("1.50000000000000000000001"),
+            between(Scalar::Real(1.5), Scalar::Real(1.5_f64.next_up()))
+        );
+        assert_eq!(among("-0.1000000000000000000001"), {
+            between(Scalar::Real((-0.1_f64).next_down()), Scalar::Real(-0.1))
+        });
+        let far = 9_007_199_254_740_993;
+        assert_eq!(among("9007199254740993.5"), between(Scalar::Int(far), Scalar::Int(far + 1)));
+        assert_eq!(among("-9007199254740993.5"), between(Scalar::Int(-far - 1), Scalar::Int(-far)));
+        assert_eq!(
+            among(&"9".repeat(400)),
+            between(Scalar::Real(f64::MAX), Scalar::Real(f64::INFINITY))
+        );
     }
 
     #[test]

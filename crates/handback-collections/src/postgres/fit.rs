@@ -67,6 +67,7 @@ pub(super) fn text(value: &Scalar) -> String {
         Scalar::Real(real) if real.is_infinite() => "-Infinity".to_owned(),
         // The shortest text of a double, which a `real` came from and goes back to.
         Scalar::Real(real) => format!("{real:?}"),
+        Scalar::Decimal(decimal) => decimal.as_str().to_owned(),
         Scalar::Text(text) => text.clone(),
         Scalar::Blob(bytes) => bytes.iter().fold("\\x".to_owned(), |mut text, byte| {
             write!(text, "{byte:02x}").expect("a String takes everything");
@@ -218,8 +219,7 @@ fn check(value: &Scalar, column: &TableColumn) -> Result<Check, CollectionError>
     match (&column.column.kind, value) {
         (Kind::Boolean, Scalar::Bool(_))
         | (Kind::Blob, Scalar::Blob(_))
-        | (Kind::Number, Scalar::Int(_) | Scalar::Real(_)) => Ok(Check::Fits),
-        (Kind::Number, Scalar::Text(text)) if !has_nul(text) => Ok(Check::Fits),
+        | (Kind::Number, Scalar::Int(_) | Scalar::Real(_) | Scalar::Decimal(_)) => Ok(Check::Fits),
         (Kind::Text, Scalar::Text(text)) if has_nul(text) => Ok(Check::EqualsNothing),
         (Kind::Text, Scalar::Text(_)) => Ok(Check::Fits),
         // The type that has room for one byte takes the first of more.
@@ -258,6 +258,12 @@ fn among(value: &Scalar) -> Option<Among> {
             let floor = real.floor() as i64;
             Some(if real.fract() == 0.0 { Among::At(floor) } else { Among::Behind(floor) })
         }
+        // Never one of these integers: it would be one itself.
+        Scalar::Decimal(decimal) => Some(match decimal.floor().map(i64::try_from) {
+            Some(Ok(floor)) => Among::Behind(floor),
+            _ if decimal.is_negative() => Among::Below,
+            _ => Among::Above,
+        }),
         _ => None,
     }
 }

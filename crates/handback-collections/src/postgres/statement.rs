@@ -51,6 +51,7 @@ impl Statement {
     pub(super) fn weight(&self) -> usize {
         let values = self.parameters.iter().map(|parameter| match &parameter.value {
             Bound::Value(Scalar::Text(text)) => text.len(),
+            Bound::Value(Scalar::Decimal(decimal)) => decimal.as_str().len(),
             Bound::Value(Scalar::Blob(bytes)) => bytes.len(),
             Bound::Value(_) | Bound::OfPlace(_) => 0,
         });

@@ -17,8 +17,9 @@
 
 use handback_page::Scalar;
 use handback_page::filter::{Filter, Test};
+use handback_page::scalar::{Among, Decimal};
 
-use crate::sql::{Dialect, Table, TableColumn, joined};
+use crate::sql::{Dialect, TableColumn, joined};
 
 /// The dialect of SQLite.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl Dialect for Sqlite {
     fn same_kind(column: &str, value: &Scalar) -> Option<String> {
         match value {
             Scalar::Null => None,
-            Scalar::Bool(_) | Scalar::Int(_) | Scalar::Real(_) => {
+            Scalar::Bool(_) | Scalar::Int(_) | Scalar::Real(_) | Scalar::Decimal(_) => {
                 Some(format!("typeof({column}) IN ('integer', 'real')"))
             }
             Scalar::Text(_) => Some(format!("typeof({column}) = 'text'")),
@@ -124,7 +125,10 @@ impl Affinity {
     /// Whether a value is converted when it is compared with a column of this affinity.
     fn converts(self, value: &Scalar) -> bool {
         match (self, value) {
-            (Self::Text, Scalar::Bool(_) | Scalar::Int(_) | Scalar::Real(_)) => true,
+            (
+                Self::Text,
+                Scalar::Bool(_) | Scalar::Int(_) | Scalar::Real(_) | Scalar::Decimal(_),
+            ) => true,
             (Self::Integer | Self::Real | Self::Numeric, Scalar::Text(text)) => looks_numeric(text),
             _ => false,
         }
@@ -159,22 +163,16 @@ pub(crate) enum Values {
     Json,
 }
 
-/// The filter in values that SQLite has: it knows neither truth values, nor NaN, nor integers
-/// beyond 64 bits.
-pub(super) fn adapted(filter: &Filter, table: &Table, values: Values) -> Filter {
-    let all = |filters: &[Filter]| filters.iter().map(|f| adapted(f, table, values)).collect();
+/// The filter in values that SQLite has: it knows neither truth values, nor NaN, nor decimals, nor
+/// integers beyond 64 bits.
+pub(super) fn adapted(filter: &Filter, values: Values) -> Filter {
+    let all = |filters: &[Filter]| filters.iter().map(|f| adapted(f, values)).collect();
     match filter {
         Filter::All(filters) => Filter::All(all(filters)),
         Filter::Any(filters) => Filter::Any(all(filters)),
-        Filter::Not(filter) => Filter::Not(Box::new(adapted(filter, table, values))),
+        Filter::Not(filter) => Filter::Not(Box::new(adapted(filter, values))),
         Filter::Field(path, test) => {
-            let number = path.column().and_then(|name| table.column(name)).is_some_and(|column| {
-                matches!(
-                    column.column.kind,
-                    handback_page::Kind::Integer | handback_page::Kind::Number
-                )
-            });
-            let tests = adapted_test(test, number, values);
+            let tests = adapted_test(test, values);
             let mut fields = tests.into_iter().map(|test| Filter::Field(path.clone(), test));
             match (fields.next(), fields.next()) {
                 (Some(only), None) => only,
@@ -187,14 +185,14 @@ pub(super) fn adapted(filter: &Filter, table: &Table, values: Values) -> Filter 
 }
 
 /// Tests of which one holds where `test` does.
-fn adapted_test(test: &Test, number: bool, values: Values) -> Vec<Test> {
+fn adapted_test(test: &Test, values: Values) -> Vec<Test> {
     type Make = fn(Scalar) -> Test;
     let (value, make, round, below): (_, Make, _, _) = match test {
         Test::Equal(value) => {
-            return stored(value, number, values).map(Test::Equal).into_iter().collect();
+            return stored(value, values).map(Test::Equal).into_iter().collect();
         }
         Test::In(list) => {
-            let list = list.iter().filter_map(|value| stored(value, number, values)).collect();
+            let list = list.iter().filter_map(|value| stored(value, values)).collect();
             return vec![Test::In(list)];
         }
         Test::Contains(_) | Test::StartsWith(_) | Test::IsNull => return vec![test.clone()],
@@ -203,13 +201,16 @@ fn adapted_test(test: &Test, number: bool, values: Values) -> Vec<Test> {
         Test::Greater(value) => (value, Test::Greater as Make, Round::Down, false),
         Test::GreaterOrEqual(value) => (value, Test::GreaterOrEqual as Make, Round::Up, false),
     };
+    if let Scalar::Decimal(decimal) = value {
+        return adapted_test(&beside(decimal, test), values);
+    }
     if let (Values::Json, Scalar::Bool(_)) = (values, value) {
         let passing =
             [false, true].map(Scalar::Bool).into_iter().filter(|value| passes(test, value));
-        let list = passing.filter_map(|value| stored(&value, number, values)).collect();
+        let list = passing.filter_map(|value| stored(&value, values)).collect();
         return vec![Test::In(list)];
     }
-    let mut tests = match (value, stored(value, number, values)) {
+    let mut tests = match (value, stored(value, values)) {
         // NaN is above every number.
         (Scalar::Real(real), _) if real.is_nan() && below => {
             vec![Test::Less(Scalar::Int(0)), Test::GreaterOrEqual(Scalar::Int(0))]
@@ -221,9 +222,23 @@ fn adapted_test(test: &Test, number: bool, values: Values) -> Vec<Test> {
     };
     let nan = Scalar::Real(f64::NAN);
     if values == Values::Json && passes(test, &nan) {
-        tests.extend(stored(&nan, number, values).map(Test::Equal));
+        tests.extend(stored(&nan, values).map(Test::Equal));
     }
     tests
+}
+
+/// The same comparison with a number that is not a decimal.
+fn beside(decimal: &Decimal, test: &Test) -> Test {
+    match (decimal.among_numbers(), test) {
+        (Among::At(number), Test::Less(_)) => Test::Less(number),
+        (Among::At(number), Test::LessOrEqual(_)) => Test::LessOrEqual(number),
+        (Among::At(number), Test::Greater(_)) => Test::Greater(number),
+        (Among::At(number), _) => Test::GreaterOrEqual(number),
+        (Among::Between(below, _), Test::Less(_) | Test::LessOrEqual(_)) => {
+            Test::LessOrEqual(below)
+        }
+        (Among::Between(_, above), _) => Test::GreaterOrEqual(above),
+    }
 }
 
 fn passes(test: &Test, value: &Scalar) -> bool {
@@ -231,7 +246,7 @@ fn passes(test: &Test, value: &Scalar) -> bool {
 }
 
 /// The value as it is kept, if it can be.
-fn stored(value: &Scalar, number: bool, values: Values) -> Option<Scalar> {
+fn stored(value: &Scalar, values: Values) -> Option<Scalar> {
     match value {
         Scalar::Null => None,
         Scalar::Bool(_) | Scalar::Real(_) | Scalar::Blob(_) if values == Values::Json => {
@@ -247,11 +262,12 @@ fn stored(value: &Scalar, number: bool, values: Values) -> Option<Scalar> {
             #[expect(clippy::cast_precision_loss, reason = "to the nearest is what is meant")]
             exact.then_some(Scalar::Real(*int as f64))
         }
-        // A decimal: the only text that a column of numbers is compared with.
-        Scalar::Text(text) if number => match (text.parse::<i64>(), text.parse::<f64>()) {
-            (Ok(int), _) => Some(Scalar::Int(int.into())),
-            (Err(_), Ok(real)) => Some(Scalar::Real(real)),
-            (Err(_), Err(_)) => None,
+        Scalar::Decimal(decimal) => match decimal.among_doubles() {
+            Among::At(real) => Some(Scalar::Real(real)),
+            Among::Between(..) if values == Values::Json => {
+                Some(super::source::encode(value.clone()))
+            }
+            Among::Between(..) => None,
         },
         Scalar::Real(_) | Scalar::Text(_) | Scalar::Blob(_) => Some(value.clone()),
     }

@@ -151,7 +151,7 @@ fn adapted_query(source: &Source, query: &Query) -> Result<Query, CollectionErro
         return Err(CollectionError::TooLarge { what: "search", unit, limit });
     }
     Ok(Query {
-        filter: adapted(&query.filter, &source.table, source.values),
+        filter: adapted(&query.filter, source.values),
         search: query.search.clone(),
         order: source.total_order(&query.order),
     })

@@ -104,7 +104,7 @@ impl Class {
         match value {
             _ if fixed == Some(value) => Self::Fixed,
             Scalar::Null => Self::Null,
-            Scalar::Bool(_) | Scalar::Int(_) | Scalar::Real(_) => Self::Number,
+            Scalar::Bool(_) | Scalar::Int(_) | Scalar::Real(_) | Scalar::Decimal(_) => Self::Number,
             Scalar::Text(text) if looks_numeric(text) => Self::NumericText,
             Scalar::Text(_) => Self::Text,
             Scalar::Blob(_) => Self::Blob,

@@ -189,7 +189,7 @@ impl Plan {
         let Some(place) = place else { return Ok(()) };
         let fits = |(value, key): (&Scalar, &PlaceColumn)| match value {
             Scalar::Null => key.nullable,
-            Scalar::Bool(_) => false,
+            Scalar::Bool(_) | Scalar::Decimal(_) => false,
             Scalar::Int(int) => i64::try_from(*int).is_ok(),
             Scalar::Real(real) => !real.is_nan(),
             Scalar::Text(_) | Scalar::Blob(_) => true,
@@ -444,6 +444,8 @@ fn bind(
             ValueRef::Integer(i64::try_from(*int).map_err(|_| CollectionError::BadPlace)?)
         }
         Scalar::Real(real) => ValueRef::Real(*real),
+        // Neither filters nor places have one here.
+        Scalar::Decimal(_) => return Err(CollectionError::BadPlace),
         Scalar::Text(text) => ValueRef::Text(text.as_bytes()),
         Scalar::Blob(bytes) => ValueRef::Blob(bytes),
     };
@@ -452,20 +454,21 @@ fn bind(
         .map_err(|error| failure(&error))
 }
 
-/// A value of a JSON member as a table keeps it, which has neither truth values nor NaN: these,
-/// bytes, and whatever is no single value are blobs, told apart by their first byte.
+/// A value of a JSON member as a table keeps it, which has neither truth values nor NaN nor decimals:
+/// these, bytes, and whatever is no single value are blobs, told apart by their first byte.
 pub(crate) fn encode(value: Scalar) -> Scalar {
     match value {
         // SQLite would make null of it.
         Scalar::Real(real) if real.is_nan() => Scalar::Blob(NAN.to_vec()),
         Scalar::Bool(truth) => Scalar::Blob(vec![truth.into()]),
-        Scalar::Blob(bytes) => {
-            let mut tagged = vec![3];
-            tagged.extend(bytes);
-            Scalar::Blob(tagged)
-        }
+        Scalar::Blob(bytes) => tagged(3, &bytes),
+        Scalar::Decimal(decimal) => tagged(5, decimal.as_str().as_bytes()),
         other => other,
     }
+}
+
+fn tagged(tag: u8, bytes: &[u8]) -> Scalar {
+    Scalar::Blob([&[tag], bytes].concat())
 }
 
 /// What [`encode`] would make of an array or object.

@@ -293,14 +293,15 @@ impl Field {
             invalid(param_name, kind.name(), actual)
         };
         let scalar = Scalar::from_json(value).ok_or_else(wrong)?;
-        let fits = match (kind, &scalar) {
-            (_, Scalar::Null) | (Kind::Any, _) => true,
-            (Kind::Boolean, Scalar::Bool(_)) => true,
-            (Kind::Integer | Kind::Number, Scalar::Int(_) | Scalar::Real(_)) => true,
-            (Kind::Number, Scalar::Text(_)) => value.is_object(),
-            (Kind::Text | Kind::Named(_), Scalar::Text(_)) => !value.is_object(),
-            (Kind::Blob, Scalar::Blob(_)) => true,
-            _ => false,
+        let is_number = matches!(scalar, Scalar::Int(_) | Scalar::Real(_) | Scalar::Decimal(_));
+        let fits = match kind {
+            _ if scalar.is_null() => true,
+            Kind::Any => true,
+            Kind::Boolean => matches!(scalar, Scalar::Bool(_)),
+            Kind::Integer | Kind::Number => is_number,
+            Kind::Text | Kind::Named(_) => matches!(scalar, Scalar::Text(_)),
+            Kind::Blob => matches!(scalar, Scalar::Blob(_)),
+            Kind::Json => false,
         };
         if !fits {
             if *kind == Kind::Json {
@@ -425,7 +426,10 @@ mod tests {
                 json!({"data": {"$blob": "aGk"}}),
                 field("data", Test::Equal(Scalar::Blob(b"hi".into()))),
             ),
-            (json!({"price": {"$decimal": "1.10"}}), field("price", Test::Equal(text("1.10")))),
+            (
+                json!({"price": {"$decimal": "1.10"}}),
+                field("price", Test::Equal(Scalar::Real(1.1))),
+            ),
             (json!({"column:or": "x"}), field("or", Test::Equal(text("x")))),
             (json!({"we\"ird.name": 1}), field("we\"ird.name", Test::Equal(int(1)))),
             (

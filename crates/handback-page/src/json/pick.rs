@@ -172,11 +172,16 @@ impl Found<'_> {
             Self::Number(number) => Scalar::Int(i128::from(*number)),
             Self::Json(json) if json.starts_with(['[', '{']) => {
                 let value = tree(json);
-                Scalar::from_json(&value).unwrap_or_else(|| {
-                    let mut text = handback_token::canonical_json(&value, &[]);
-                    text.truncate(SORTED_TREE_BYTES);
-                    Scalar::Blob(text)
-                })
+                match Scalar::from_json(&value) {
+                    // Places have no decimals.
+                    Some(Scalar::Decimal(decimal)) => Scalar::Real(decimal.nearest()),
+                    Some(scalar) => scalar,
+                    None => {
+                        let mut text = handback_token::canonical_json(&value, &[]);
+                        text.truncate(SORTED_TREE_BYTES);
+                        Scalar::Blob(text)
+                    }
+                }
             }
             Self::Json(json) => single(json),
         }

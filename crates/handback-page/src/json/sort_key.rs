@@ -40,6 +40,8 @@ fn write_value(key: &SortKey, value: &Scalar, out: &mut Vec<u8>) {
         Scalar::Bool(value) => out.push(u8::from(*value)),
         Scalar::Int(int) => write_int(*int, out),
         Scalar::Real(real) => write_number(*real, 0, out),
+        // Items are sorted by the nearest double.
+        Scalar::Decimal(decimal) => write_number(decimal.nearest(), 0, out),
         Scalar::Text(text) => write_bytes(text.as_bytes(), out),
         Scalar::Blob(bytes) => write_bytes(bytes, out),
     }

@@ -163,6 +163,7 @@ impl fmt::Debug for Views {
 fn size_bytes_of(query: &Query) -> u64 {
     let scalar = |scalar: &Scalar| match scalar {
         Scalar::Text(text) => text.len(),
+        Scalar::Decimal(decimal) => decimal.as_str().len(),
         Scalar::Blob(bytes) => bytes.len(),
         _ => 0,
     };

@@ -16,7 +16,7 @@ use crate::sql::{Index, IndexColumn, Table, TableColumn};
 use crate::sqlite::{Affinity, Items, Source, Values, failure};
 
 /// Indexes that were written by another version are made anew.
-const FORMAT: &str = "handback file index 2";
+const FORMAT: &str = "handback file index 3";
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -248,6 +248,7 @@ fn stored(value: &Value) -> Option<SqlValue> {
     match encode(scalar) {
         Scalar::Null => None,
         Scalar::Bool(truth) => Some(SqlValue::Blob(vec![truth.into()])),
+        Scalar::Decimal(decimal) => Some(SqlValue::Real(decimal.nearest())),
         Scalar::Int(int) => Some(i64::try_from(int).map_or_else(
             |_| {
                 #[expect(clippy::cast_precision_loss, reason = "documented: compared as doubles")]

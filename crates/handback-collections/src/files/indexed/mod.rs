@@ -19,7 +19,8 @@
 //! A column of a CSV file is numeric only if all its cells are numbers as a program writes them:
 //! `007`, `1.50` and `+1` make it text, since something would be lost. In a JSONL file, arrays and
 //! objects are neither compared nor looked into, but searched; integers beyond 64 bits are compared
-//! as doubles. Truth values sort behind text.
+//! as doubles. Truth values sort behind text, and so do decimals that no double is written as, which
+//! are found by equality only.
 //!
 //! A byte order mark at the start is skipped, and so is a carriage return at the end of a line.
 //! What is not UTF-8, not JSON, or has another number of cells than the first line, is an error

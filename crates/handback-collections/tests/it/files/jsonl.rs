@@ -294,3 +294,42 @@ fn nan_is_found_as_in_json() {
     }
     assert_eq!(found(&jsonl, &json!({"v": {"$real": "NaN"}}), "id"), [1]);
 }
+
+#[test]
+fn decimals_are_numbers_and_compared_exactly() {
+    let lines = [
+        r#"{"id": 1, "v": 1.5}"#,
+        r#"{"id": 2, "v": "1.5"}"#,
+        r#"{"id": 3, "v": 9007199254740993}"#,
+        r#"{"id": 4, "v": 0.1}"#,
+        r#"{"id": 5, "v": {"$decimal": "0.1000000000000000000001"}}"#,
+        r#"{"id": 6, "v": {"$decimal": "1.50"}}"#,
+        r#"{"id": 7, "v": [1.5]}"#,
+    ];
+    let file = TestFile::new(lines.join("\n"));
+    let jsonl = file.jsonl();
+    let source = InMemory::hashed(format!("[{}]", lines.join(",")));
+    let json = JsonCollection::open(source, JsonOptions::new()).unwrap();
+    for (test, expected) in [
+        (json!({"$decimal": "1.5"}), vec![1, 6]),
+        (json!({"gt": {"$decimal": "1.5"}}), vec![3]),
+        (json!({"gte": {"$decimal": "1.49999999999999999999"}}), vec![1, 3, 6]),
+        (json!({"$decimal": "0.1"}), vec![4]),
+        (json!({"$decimal": "0.1000000000000000000001"}), vec![5]),
+        (json!({"in": [{"$decimal": "0.10000000000000000000010"}, 0]}), vec![5]),
+        (json!({"lt": {"$decimal": "9007199254740992.5"}, "gt": 0.2}), vec![1, 6]),
+        (json!({"gt": {"$decimal": "9007199254740992.5"}}), vec![3]),
+    ] {
+        let filter = json!({"v": test});
+        assert_eq!(found(&jsonl, &filter, "id"), expected, "{filter}");
+        assert_eq!(found(&json, &filter, "id"), expected, "{filter}");
+    }
+    let filter = json!({"v": {"contains": {"$decimal": "1.5"}}});
+    assert_eq!(found(&json, &filter, "id"), [7]);
+    // An index of lines has no place for decimals among its numbers.
+    let filter = json!({"v": {"gt": 0.1, "lt": 1}});
+    assert_eq!(found(&json, &filter, "id"), [5]);
+    assert!(found(&jsonl, &filter, "id").is_empty());
+    let sorted = walk(&json, &sorted(&json, &["v"]), 2);
+    assert_eq!(member(&sorted, "id"), [4, 5, 1, 6, 3, 2, 7]);
+}

@@ -175,6 +175,7 @@ fn to_sql(value: &Scalar) -> rusqlite::types::Value {
         Scalar::Bool(truth) => Value::Integer((*truth).into()),
         Scalar::Int(int) => Value::Integer(i64::try_from(*int).unwrap()),
         Scalar::Real(real) => Value::Real(*real),
+        Scalar::Decimal(decimal) => decimal.nearest().into(),
         Scalar::Text(text) => Value::Text(text.clone()),
         Scalar::Blob(bytes) => Value::Blob(bytes.clone()),
     }

@@ -146,6 +146,39 @@ fn truth_values_are_ones_and_zeros_and_decimals_are_numbers() {
 }
 
 #[test]
+fn decimals_are_compared_as_numbers_and_exactly() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v, day DATE, num NUMERIC);
+         INSERT INTO t(id, v) VALUES (1, 1.5), (2, '1.5'), (3, 2), (4, 0.1),
+           (5, 9007199254740993), (6, 9007199254740992.0), (7, 9223372036854775807), (8, 1e300),
+           (9, x'312e35'), (10, NULL);
+         UPDATE t SET day = v, num = v WHERE typeof(v) IN ('integer', 'real');",
+    );
+    let t = db.open("t");
+    for (test, expected) in [
+        (json!({"$decimal": "1.5"}), vec![1]),
+        (json!({"$decimal": "0.1"}), vec![4]),
+        (json!({"$decimal": "0.1000000000000000000001"}), vec![]),
+        (json!({"gt": {"$decimal": "0.1000000000000000000001"}}), vec![1, 3, 5, 6, 7, 8]),
+        (json!({"gte": {"$decimal": "0.0999999999999999999999"}, "lt": 1}), vec![4]),
+        (json!({"lt": {"$decimal": "1.50000000000000000000001"}}), vec![1, 4]),
+        (json!({"lte": {"$decimal": "1.49999999999999999999999"}}), vec![4]),
+        (json!({"gt": {"$decimal": "9007199254740992.5"}}), vec![5, 7, 8]),
+        (json!({"lt": {"$decimal": "9007199254740992.5"}, "gt": 2}), vec![6]),
+        (json!({"gt": {"$decimal": "9223372036854775807.5"}}), vec![8]),
+        (json!({"gt": {"$decimal": "9223372036854775806.5"}}), vec![7, 8]),
+        (json!({"lt": {"$decimal": "9".repeat(400)}, "gt": 1e200}), vec![8]),
+        (json!({"in": [{"$decimal": "2.0"}, {"$decimal": "2.00000000000000000001"}]}), vec![3]),
+        (json!({"$decimal": format!("{:.0}", 1e300)}), vec![8]),
+    ] {
+        for column in ["v", "day", "num"] {
+            let filter = json!({ column: test });
+            assert_eq!(found(&t, &filter, "id"), expected, "{filter}");
+        }
+    }
+}
+
+#[test]
 fn texts_are_searched_by_bytes_also_behind_nul() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, v);
