@@ -4,9 +4,11 @@
 //! known without it is found out here: a value of another kind is an error that names the column,
 //! and a comparison that no value of the column can pass, or that all pass, is said so.
 
+use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use handback_page::filter::Test;
+use handback_page::scalar::{self, Decimal};
 use handback_page::{CollectionError, FieldPath, Filter, Kind, Order, Query, Scalar, Search};
 
 use super::catalog::Layout;
@@ -172,8 +174,11 @@ enum Fitted {
 }
 
 fn test(given: &Test, column: &TableColumn) -> Result<Fitted, CollectionError> {
-    if column.column.kind == Kind::Integer {
-        return integer_test(given, column);
+    match (&column.column.kind, column.sql_type.as_str()) {
+        (Kind::Integer, _) => return integer_test(given, column),
+        (Kind::Number, "double precision") => return real_test(given, column, among_doubles),
+        (Kind::Number, "real") => return real_test(given, column, among_singles),
+        _ => {}
     }
     // Which text is above or below one that cannot be: the server has no answer.
     let compared = |value: &Scalar| match check(value, column)? {
@@ -312,6 +317,82 @@ fn integer_test(given: &Test, column: &TableColumn) -> Result<Fitted, Collection
     })
 }
 
+/// Where a number lies among what values of type `double precision` stand for.
+fn among_doubles(value: &Scalar) -> Option<scalar::Among<f64>> {
+    match value {
+        Scalar::Real(real) => Some(scalar::Among::At(*real)),
+        Scalar::Int(int) => Some(Decimal::of_integer(*int).among_doubles()),
+        Scalar::Decimal(decimal) => Some(decimal.among_doubles()),
+        _ => None,
+    }
+}
+
+/// Where a number lies among what values of type `real` stand for: each for the shortest text that
+/// is read as it, which is how it is shown. They are given as the doubles of these texts.
+fn among_singles(value: &Scalar) -> Option<scalar::Among<f64>> {
+    let decimal = match value {
+        Scalar::Real(real) if !real.is_finite() => return Some(scalar::Among::At(*real)),
+        Scalar::Real(real) => Decimal::parse(&real.to_string())?,
+        Scalar::Int(int) => Decimal::of_integer(*int),
+        Scalar::Decimal(decimal) => decimal.clone(),
+        _ => return None,
+    };
+    // Both read and write the infinities as well.
+    let near: f32 = decimal.as_str().parse().ok()?;
+    let shown = |single: f32| single.to_string().parse::<f64>().ok();
+    let order = match Decimal::parse(&near.to_string()) {
+        Some(near) => decimal.order(&near),
+        None if near > 0.0 => Ordering::Less,
+        None => Ordering::Greater,
+    };
+    Some(match order {
+        Ordering::Equal => scalar::Among::At(shown(near)?),
+        Ordering::Less => scalar::Among::Between(shown(near.next_down())?, shown(near)?),
+        Ordering::Greater => scalar::Among::Between(shown(near)?, shown(near.next_up())?),
+    })
+}
+
+fn real_test(
+    given: &Test,
+    column: &TableColumn,
+    among: fn(&Scalar) -> Option<scalar::Among<f64>>,
+) -> Result<Fitted, CollectionError> {
+    use scalar::Among::{At, Between};
+    let place = |value| among(value).ok_or_else(|| bad_value(column));
+    let to = |make: fn(Scalar) -> Test, real: f64| Fitted::To(make(Scalar::Real(real)));
+    Ok(match given {
+        Test::IsNull => Fitted::To(Test::IsNull),
+        Test::Equal(value) => match place(value)? {
+            At(real) => to(Test::Equal, real),
+            Between(..) => Fitted::Nothing,
+        },
+        Test::In(values) => {
+            let mut fitting = Vec::with_capacity(values.len());
+            for value in values {
+                if let At(real) = place(value)? {
+                    fitting.push(Scalar::Real(real));
+                }
+            }
+            Fitted::To(Test::In(fitting))
+        }
+        Test::Less(value) => match place(value)? {
+            At(real) => to(Test::Less, real),
+            Between(below, _) => to(Test::LessOrEqual, below),
+        },
+        Test::LessOrEqual(value) => match place(value)? {
+            At(real) | Between(real, _) => to(Test::LessOrEqual, real),
+        },
+        Test::Greater(value) => match place(value)? {
+            At(real) => to(Test::Greater, real),
+            Between(_, above) => to(Test::GreaterOrEqual, above),
+        },
+        Test::GreaterOrEqual(value) => match place(value)? {
+            At(real) | Between(_, real) => to(Test::GreaterOrEqual, real),
+        },
+        Test::Contains(_) | Test::StartsWith(_) => return Err(bad_value(column)),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use handback_page::{Column, Member, Preset};
@@ -319,10 +400,54 @@ mod tests {
 
     use super::*;
 
-    fn integers() -> TableColumn {
+    fn of_type(kind: Kind, sql_type: &str) -> TableColumn {
         let name = "n".to_owned();
-        let column = Column { name, kind: Kind::Integer, nullable: true, preset: Preset::Full };
-        TableColumn { column, sql_name: "n".into(), sql_type: "bigint".into() }
+        let column = Column { name, kind, nullable: true, preset: Preset::Full };
+        TableColumn { column, sql_name: "n".into(), sql_type: sql_type.into() }
+    }
+
+    fn integers() -> TableColumn {
+        of_type(Kind::Integer, "bigint")
+    }
+
+    fn any_test() -> impl Strategy<Value = fn(Scalar) -> Test> {
+        prop::sample::select(vec![
+            Test::Equal as fn(Scalar) -> Test,
+            Test::Less,
+            Test::LessOrEqual,
+            Test::Greater,
+            Test::GreaterOrEqual,
+            |number| Test::In(vec![number]),
+        ])
+    }
+
+    /// Doubles around which something happens, and numbers close to them.
+    fn any_near() -> impl Strategy<Value = (f64, Scalar)> {
+        let edges = [0.1, 1.5, 16_777_216.0, 9_007_199_254_740_992.0, 1e23, 3e38, 1e300, f64::MAX];
+        let edge = prop_oneof![prop::sample::select(edges.to_vec()), any::<f64>()];
+        (edge, any::<bool>(), -2..3, 0..4).prop_map(|(edge, negative, steps, form)| {
+            let edge = if negative { -edge } else { edge };
+            let mut near = edge;
+            for _ in 0..steps {
+                near = near.next_up();
+            }
+            for _ in steps..0 {
+                near = near.next_down();
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "any integer will do")]
+            let int = (near as i128).saturating_add(steps.into());
+            let tagged = |text: String| {
+                Scalar::from_json(&serde_json::json!({"$decimal": text})).unwrap_or(Scalar::Null)
+            };
+            let number = match form {
+                0 => Scalar::Real(near),
+                1 => Scalar::Int(int),
+                2 => tagged(format!("{int}.5")),
+                _ => tagged(format!("{near:.1}01")),
+            };
+            let number = if number.is_null() { Scalar::Real(near) } else { number };
+            (edge, number)
+        })
     }
 
     fn any_number() -> impl Strategy<Value = Scalar> {
@@ -344,6 +469,60 @@ mod tests {
             ])
             .prop_map(Scalar::Real),
         ]
+    }
+
+    fn passes(fitted: &Fitted, value: f64) -> bool {
+        match fitted {
+            Fitted::To(test) => holds(test, Scalar::Real(value)),
+            Fitted::Nothing => false,
+            Fitted::NotNull => true,
+        }
+    }
+
+    fn holds(test: &Test, value: Scalar) -> bool {
+        test.holds(&Member::Scalar(std::borrow::Cow::Owned(value)))
+    }
+
+    /// A number by its shortest text, which beyond 2^53 may not be its exact value.
+    fn written(number: f64, text: &str) -> Scalar {
+        Decimal::parse(text).map_or(Scalar::Real(number), Scalar::Decimal)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn doubles_pass_a_fitted_test_as_they_pass_the_one_given(
+            (edge, number) in any_near(),
+            make in any_test(),
+        ) {
+            let test = make(number);
+            let fitted = super::test(&test, &of_type(Kind::Number, "double precision")).unwrap();
+            for value in [edge, edge.next_up(), edge.next_down(), f64::INFINITY, f64::NAN] {
+                let expected = holds(&test, Scalar::Real(value));
+                prop_assert_eq!(passes(&fitted, value), expected, "{:?} {:?}", value, test);
+            }
+        }
+
+        #[test]
+        fn singles_pass_a_fitted_test_as_what_is_shown_of_them_does(
+            (edge, number) in any_near(),
+            make in any_test(),
+        ) {
+            let fitted = test(&make(number.clone()), &of_type(Kind::Number, "real")).unwrap();
+            let given = make(match number {
+                Scalar::Real(real) => written(real, &real.to_string()),
+                other => other,
+            });
+            #[expect(clippy::cast_possible_truncation, reason = "the nearest one will do")]
+            let edge = edge as f32;
+            for value in [edge, edge.next_up(), edge.next_down(), f32::INFINITY, f32::NAN] {
+                let shown = value.to_string();
+                let expected = holds(&given, written(value.into(), &shown));
+                let found = passes(&fitted, shown.parse().unwrap());
+                prop_assert_eq!(found, expected, "{:?} {:?}", value, given);
+            }
+        }
     }
 
     proptest! {

@@ -127,6 +127,37 @@ fn every_served_order_is_read_from_its_index_at_any_depth() {
 }
 
 #[test]
+fn numbers_that_a_float_cannot_hold_are_found_by_its_index() {
+    let Some(db) = Db::new(
+        "CREATE TABLE t (id bigint PRIMARY KEY, f4 real NOT NULL, f8 float8 NOT NULL);
+         INSERT INTO t SELECT n, 16777216 + 2 * (n % 10000), 9007199254740992 + 2 * n
+             FROM generate_series(1::bigint, 20000) n;
+         CREATE INDEX ON t (f4, id);
+         CREATE INDEX ON t (f8, id)",
+    ) else {
+        return;
+    };
+    db.execute("VACUUM ANALYZE t");
+    let (t, layout) = (db.open("t"), layout(&db));
+    for (filter, key) in [
+        (json!({"f4": {"gt": 16_787_217}}), "f4"),
+        (json!({"f4": {"lte": {"$decimal": "16787216.5"}}}), "-f4"),
+        (json!({"f8": {"gte": {"$integer": "9007199254760993"}}}), "f8"),
+        (json!({"f8": {"lt": {"$integer": "9007199254760993"}}}), "-f8"),
+    ] {
+        let query = query(&t, &filter, &[key]);
+        let window = Window::Forward { after: None, limit: 20 };
+        for statement in statements(&layout, &query, window) {
+            for mode in ["generic", "custom"] {
+                let plan = explain(&db, &statement, window, mode);
+                assert!(rows_max(&plan) <= 22, "{filter} {mode}\n{plan}");
+                assert!(!plan.contains("Seq Scan") && !plan.contains("Sort"), "{filter}\n{plan}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_index_on_the_first_key_alone_still_helps() {
     let Some(db) = big() else { return };
     db.execute("DROP INDEX t_b_id_idx; CREATE INDEX ON t (b); ANALYZE t");
