@@ -1,7 +1,7 @@
 //! Rows of a CSV file into an index.
 
 use std::fs::File;
-use std::io::{self, Read, Seek as _, SeekFrom};
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
 
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 use handback_page::{CollectionError, Column, Kind, Preset, scalar};
@@ -25,7 +25,7 @@ pub(super) fn fill(
     let mut columns = Vec::new();
     let mut items = 0;
     let mut first = Records::open(file, options.delimiter)?;
-    for name in unique_names(first.header()?)? {
+    for name in unique_names(&first.header()?)? {
         columns.push(Guess {
             name,
             numbers: Numbers::Integers,
@@ -33,12 +33,16 @@ pub(super) fn fill(
             has_nulls: false,
         });
     }
-    while let Some(record) = first.next(&mut |done| progress(done / 2, total))? {
+    while first.next(&mut |done| progress(done / 2, total))? {
         items += 1;
-        for (column, cell) in columns.iter_mut().zip(record.iter()) {
+        for (column, cell) in columns.iter_mut().zip(first.record.iter()) {
             column.met(cell);
         }
-        check_key(record, &columns, options.key.as_deref())?;
+        if let Some(key) = &options.key
+            && !has_value(&first.record, &columns, key)
+        {
+            return Err(first.damaged(&format!("has no '{key}'")));
+        }
     }
     let columns: Vec<_> = columns.into_iter().map(Guess::into_column).collect();
     let names: Vec<_> = (0..columns.len()).map(sql_name).collect();
@@ -51,9 +55,9 @@ pub(super) fn fill(
     let mut second = Records::open(file, options.delimiter)?;
     second.header()?;
     let mut number = 0;
-    while let Some(record) = second.next(&mut |done| progress(total / 2 + done / 2, total))? {
+    while second.next(&mut |done| progress(total / 2 + done / 2, total))? {
         number += 1;
-        add(&mut insert, number, record, &columns).map_err(|e| failure(&e))?;
+        add(&mut insert, number, &second.record, &columns).map_err(|e| failure(&e))?;
     }
     progress(total, total);
     let columns = with_presets(columns, options.key.as_deref());
@@ -83,20 +87,9 @@ fn add(
     Ok(())
 }
 
-fn check_key(
-    record: &ByteRecord,
-    columns: &[Guess],
-    key: Option<&str>,
-) -> Result<(), CollectionError> {
-    let Some(key) = key else { return Ok(()) };
-    let number = columns.iter().position(|column| column.name == key);
-    match number.and_then(|number| record.get(number)) {
-        Some(cell) if !cell.is_empty() => Ok(()),
-        _ => {
-            let text = format!("line {} has no '{key}'", line_of(record));
-            Err(CollectionError::Damaged(text))
-        }
-    }
+fn has_value(record: &ByteRecord, columns: &[Guess], name: &str) -> bool {
+    let number = columns.iter().position(|column| column.name == name);
+    number.and_then(|number| record.get(number)).is_some_and(|cell| !cell.is_empty())
 }
 
 /// What a column may still turn out to be.
@@ -213,6 +206,10 @@ fn unique_names(header: &ByteRecord) -> Result<Vec<String>, CollectionError> {
 /// The records of a file.
 struct Records<'a> {
     reader: Reader<Bounded<'a>>,
+    file: &'a File,
+    delimiter: u8,
+    /// Where the first record starts.
+    base: u64,
     record: ByteRecord,
     reported: u64,
 }
@@ -228,63 +225,141 @@ impl<'a> Records<'a> {
                 let start = if mark == BYTE_ORDER_MARK { length } else { 0 };
                 file.seek(SeekFrom::Start(start))
             });
-        opened.map_err(|error| unreadable(&error))?;
+        let base = opened.map_err(|error| unreadable(&error))?;
         let bounded = Bounded { file, left: MAX_LINE_BYTES };
         let reader =
             ReaderBuilder::new().delimiter(delimiter).has_headers(true).from_reader(bounded);
-        Ok(Self { reader, record: ByteRecord::new(), reported: 0 })
+        Ok(Self { reader, file, delimiter, base, record: ByteRecord::new(), reported: 0 })
     }
 
-    fn header(&mut self) -> Result<&ByteRecord, CollectionError> {
-        let header = self.reader.byte_headers().map_err(|error| damage(&error))?;
-        check_text(header)?;
-        Ok(header)
+    fn header(&mut self) -> Result<ByteRecord, CollectionError> {
+        self.record = match self.reader.byte_headers() {
+            Ok(header) => header.clone(),
+            Err(error) => return Err(self.damage_at(self.base, &error)),
+        };
+        self.check_text()?;
+        Ok(self.record.clone())
     }
 
-    fn next(
-        &mut self,
-        report: &mut dyn FnMut(u64),
-    ) -> Result<Option<&ByteRecord>, CollectionError> {
+    /// Reads the next record, if there is one.
+    fn next(&mut self, report: &mut dyn FnMut(u64)) -> Result<bool, CollectionError> {
         self.reader.get_mut().left = MAX_LINE_BYTES;
-        let more =
-            self.reader.read_byte_record(&mut self.record).map_err(|error| damage(&error))?;
+        let start = self.start();
+        let read = self.reader.read_byte_record(&mut self.record);
+        let more = read.map_err(|error| self.damage_at(self.start(), &error))?;
         let done = self.reader.position().byte();
         if done - self.reported >= PROGRESS_BYTES {
             self.reported = done;
             report(done);
         }
-        if !more {
-            return Ok(None);
+        if more {
+            self.check_text()?;
+        } else if let Some(line) = self.open_quote(start, u64::MAX) {
+            return Err(never_closed(line));
         }
-        check_text(&self.record)?;
-        Ok(Some(&self.record))
+        Ok(more)
+    }
+
+    /// About where the record starts that was read last: an end of line may still be in front.
+    fn start(&self) -> u64 {
+        self.base + self.record.position().map_or(0, csv::Position::byte)
+    }
+
+    fn check_text(&self) -> Result<(), CollectionError> {
+        if self.record.iter().all(|cell| std::str::from_utf8(cell).is_ok()) {
+            return Ok(());
+        }
+        Err(self.damaged("is not UTF-8"))
+    }
+
+    /// That something is wrong with the record that was read last.
+    fn damaged(&self, what: &str) -> CollectionError {
+        let line = self.line_at(self.start());
+        CollectionError::Damaged(format!("line {line} {what}"))
+    }
+
+    fn damage_at(&self, start: u64, error: &csv::Error) -> CollectionError {
+        match error.kind() {
+            ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                if let Some(line) = self.open_quote(start, u64::MAX) {
+                    return never_closed(line);
+                }
+                let line = self.line_at(start);
+                let text = format!("line {line} has {len} cells, and not {expected_len}");
+                CollectionError::Damaged(text)
+            }
+            ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                let max = MAX_LINE_BYTES;
+                CollectionError::Damaged(match self.open_quote(start, max as u64) {
+                    Some(line) => format!(
+                        "the quote that begins in line {line} is not closed within {max} bytes"
+                    ),
+                    None => format!("line {} is longer than {max} bytes", self.line_at(start)),
+                })
+            }
+            ErrorKind::Io(error) => unreadable(error),
+            _ => CollectionError::Damaged("not CSV".to_owned()),
+        }
+    }
+
+    /// The line of the record that starts at a byte of the file, or behind ends of lines there. The
+    /// reader counts lines as well, but one too few where they end in two characters.
+    fn line_at(&self, start: u64) -> u64 {
+        let mut line = 1;
+        let mut before = 0;
+        for (at, byte) in (0..).zip(self.bytes(0)) {
+            if at >= start && !matches!(byte, b'\r' | b'\n') {
+                break;
+            }
+            // Two characters are one end.
+            line += u64::from(byte == b'\r' || (byte == b'\n' && before != b'\r'));
+            before = byte;
+        }
+        line
+    }
+
+    /// The line in which a quote begins that is open at the end of the file, or so many bytes behind
+    /// the start of its record. A quote is one at the start of a cell only, and two in it are none.
+    fn open_quote(&self, start: u64, within: u64) -> Option<u64> {
+        enum At {
+            Start,
+            Plain,
+            /// In quotes, which began at this byte.
+            Quoted(u64),
+            /// Behind a quote there.
+            QuoteInQuoted(u64),
+        }
+        let mut at = At::Start;
+        let mut is_empty = true;
+        for (byte_at, byte) in (0..within).zip(self.bytes(start)) {
+            at = match (at, byte) {
+                (At::Start, b'"') => At::Quoted(byte_at),
+                (At::Quoted(began), b'"') => At::QuoteInQuoted(began),
+                (At::QuoteInQuoted(began), b'"') => At::Quoted(began),
+                (At::Quoted(began), _) => At::Quoted(began),
+                (_, b'\r' | b'\n') if is_empty => At::Start,
+                (_, b'\r' | b'\n') => return None,
+                (_, byte) if byte == self.delimiter => At::Start,
+                _ => At::Plain,
+            };
+            is_empty &= matches!(byte, b'\r' | b'\n');
+        }
+        match at {
+            At::Quoted(began) => Some(self.line_at(start + began)),
+            _ => None,
+        }
+    }
+
+    /// The bytes of the file from one of them on, as far as they can be read.
+    fn bytes(&self, start: u64) -> impl Iterator<Item = u8> {
+        let mut file = self.file;
+        let found = file.seek(SeekFrom::Start(start)).is_ok();
+        BufReader::with_capacity(1 << 16, file).bytes().map_while(Result::ok).filter(move |_| found)
     }
 }
 
-fn check_text(record: &ByteRecord) -> Result<(), CollectionError> {
-    if record.iter().all(|cell| std::str::from_utf8(cell).is_ok()) {
-        return Ok(());
-    }
-    Err(CollectionError::Damaged(format!("line {} is not UTF-8", line_of(record))))
-}
-
-fn line_of(record: &ByteRecord) -> u64 {
-    record.position().map_or(1, csv::Position::line)
-}
-
-fn damage(error: &csv::Error) -> CollectionError {
-    match error.kind() {
-        ErrorKind::UnequalLengths { pos, expected_len, len } => {
-            let line = pos.as_ref().map_or(0, csv::Position::line);
-            CollectionError::Damaged(format!("line {line} has {len} cells, and not {expected_len}"))
-        }
-        ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-            let text = format!("a record is longer than {MAX_LINE_BYTES} bytes: an open quote?");
-            CollectionError::Damaged(text)
-        }
-        ErrorKind::Io(error) => unreadable(error),
-        _ => CollectionError::Damaged("not CSV".to_owned()),
-    }
+fn never_closed(line: u64) -> CollectionError {
+    CollectionError::Damaged(format!("the quote that begins in line {line} is never closed"))
 }
 
 /// A file of which one record may have only so many bytes: an open quote would else swallow all.

@@ -23,8 +23,8 @@
 //! are found by equality only.
 //!
 //! A byte order mark at the start is skipped, and so is a carriage return at the end of a line.
-//! What is not UTF-8, not JSON, or has another number of cells than the first line, is an error
-//! with its line: a file is read as a whole or not at all.
+//! What is not UTF-8, not JSON, has another number of cells than the first line, or a quote that is
+//! never closed, is an error with its line: a file is read as a whole or not at all.
 //!
 //! What was left out: reading on from where the last index ended when a file has grown. Nothing
 //! says that what was there before is still the same.

@@ -90,19 +90,58 @@ fn names_are_made_unique() {
 #[test]
 fn bad_rows_are_told_by_line() {
     let open_quote = format!("a,b\n1,\"{}\n", "x,\n".repeat(MAX_LINE_BYTES / 2));
+    let long = format!("a,b\n1,2\n3,{}\n", "x".repeat(MAX_LINE_BYTES + (1 << 16)));
     for (content, expected) in [
         (&b"a,b\n1,2\n3\n"[..], "line 3 has 1 cells, and not 2"),
         (b"a,b\n\"1\n1\",2\n3,4,5\n", "line 4 has 3 cells, and not 2"),
         (b"a,b\n1,2\n\xff,4\n", "line 3 is not UTF-8"),
         (b"a,\xff\n1,2\n", "line 1 is not UTF-8"),
         (b"", "there is no first line with names"),
-        (open_quote.as_bytes(), "a record is longer than 16777216 bytes: an open quote?"),
+        (
+            open_quote.as_bytes(),
+            "the quote that begins in line 2 is not closed within 16777216 bytes",
+        ),
+        (long.as_bytes(), "line 3 is longer than 16777216 bytes"),
+        (b"a,b\r\n1,2\r\n3\r\n", "line 3 has 1 cells, and not 2"),
+        (b"a,b\r\n\r\n\r\n1,2,3\r\n", "line 4 has 3 cells, and not 2"),
+        (b"a,b\r\n\"1\r\n1\",2\r\n3,\xff\r\n", "line 4 is not UTF-8"),
+        (b"\xef\xbb\xbfa,b\r1,2\r3,4,5\r", "line 3 has 3 cells, and not 2"),
     ] {
         assert_eq!(damage(TestFile::new(content).try_csv(FileOptions::default())), expected);
     }
     let wide = vec!["x"; 1001].join(",");
     let expected = "line 1 has more than 1000 columns";
     assert_eq!(damage(TestFile::new(wide).try_csv(FileOptions::default())), expected);
+}
+
+#[test]
+fn a_quote_that_is_never_closed_is_told_by_the_line_in_which_it_begins() {
+    for (content, line) in [
+        ("a,b\n1,\"2\n3,4\n5,6\n", 2),
+        ("a,b\r\n1,2\r\n\"3,4\r\n5,6\r\n", 3),
+        ("a,b\n\"1\n1\",\"2\n\"\"", 3),
+        ("a,b\n1,2\n\n3,\"", 4),
+        ("a,\"b\n1,2\n", 1),
+        ("\u{feff}\"a", 1),
+        // Other cells are in the quote as well.
+        ("a,b,c\n1,\"2,3\n4,5,6\n", 2),
+        ("a,b\n1,\"2\"\"\n", 2),
+    ] {
+        let expected = format!("the quote that begins in line {line} is never closed");
+        let found = damage(TestFile::new(content).try_csv(FileOptions::default()));
+        assert_eq!(found, expected, "{content:?}");
+    }
+    // These quotes are closed, or are none.
+    for content in [
+        "a,b\n1,\"2\n\"",
+        "a,b\n1,2\"\n",
+        "a,b\n1,\"2\"\"\"\n\n",
+        "a\n\"1\"x\"\n",
+        "\"a\"",
+        "a\n\"\"",
+    ] {
+        TestFile::new(content).csv();
+    }
 }
 
 #[test]
@@ -133,7 +172,7 @@ fn other_delimiters_keys_and_columns() {
     assert_eq!(t.fetch(&asked).unwrap().rows[0].item, r#"{"name":"a"}"#);
     let twice = TestFile::new("id;name\n2;b\n2;a\n");
     assert_eq!(damage(twice.try_csv(options.clone())), "the key 'id' is not unique");
-    let none = TestFile::new("id;name\n2;b\n;a\n");
+    let none = TestFile::new("id;name\r\n2;b\r\n;a\r\n");
     assert_eq!(damage(none.try_csv(options.key("id"))), "line 3 has no 'id'");
 }
 
