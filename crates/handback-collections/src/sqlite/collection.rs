@@ -10,7 +10,7 @@ use handback_page::{
 use rusqlite::Connection;
 
 use super::error::{OpenError, failure};
-use super::introspect::{self, Described};
+use super::introspect::{self, Described, Proof};
 use super::options::SqliteOptions;
 use super::pool::{Db, FileId, Pool};
 use super::source::Source;
@@ -64,10 +64,8 @@ impl SqliteCollection {
         let pool = Pool::new(path.as_ref(), &options)?.file_good_for(FILE_GOOD_FOR);
         // The transaction knows errors of collections only: others are carried beside it.
         let seen = pool.read(KEY_CHECK_LIMIT, |db| {
-            Ok(look(db, table, &options).and_then(|(seen, key_is_unproven)| {
-                if key_is_unproven {
-                    check_key(db.connection(), &seen.source)?;
-                }
+            Ok(look(db, table, &options).and_then(|(seen, proof)| {
+                check_key(db.connection(), &seen.source, proof)?;
                 Ok(seen)
             }))
         })??;
@@ -153,25 +151,31 @@ impl Collection for SqliteCollection {
     }
 }
 
-fn look(db: &Db, table: &str, options: &SqliteOptions) -> Result<(Seen, bool), OpenError> {
-    let Described { table, is_view, key_is_unproven } =
+fn look(db: &Db, table: &str, options: &SqliteOptions) -> Result<(Seen, Proof), OpenError> {
+    let Described { table, is_view, proof } =
         introspect::describe(db.connection(), table, &options.key)?;
     let mut source = Source::new(table);
     source.require_index = options.require_index;
-    source.key_is_proven = !key_is_unproven;
+    source.key_is_proven = proof != Proof::Nothing;
     let at = Instant::now();
     let (source, file, version) = (Arc::new(source), db.file(), db.schema_version());
-    Ok((Seen { source, is_view, file, version, at }, key_is_unproven))
+    Ok((Seen { source, is_view, file, version, at }, proof))
 }
 
-/// Whether the key is one: neither nulls nor two rows that are alike.
-fn check_key(db: &Connection, source: &Source) -> Result<(), OpenError> {
+/// Whether the key is one, as far as that is not declared: neither nulls nor two rows that are alike.
+fn check_key(db: &Connection, source: &Source, proof: Proof) -> Result<(), OpenError> {
+    if proof == Proof::Whole {
+        return Ok(());
+    }
     let table = &source.table;
     for column in &table.key {
         let sql = format!("SELECT 1 FROM {} WHERE {} IS NULL LIMIT 1", table.name, quoted(column));
         if db.prepare(&sql)?.exists([])? {
             return Err(OpenError::NullInKey { column: column.clone() });
         }
+    }
+    if proof == Proof::ButForNulls {
+        return Ok(());
     }
     let names: Vec<_> = table.key.iter().map(|column| quoted(column)).collect();
     let names = names.join(", ");

@@ -43,7 +43,7 @@ pub enum OpenError {
         /// Which one.
         column: String,
     },
-    /// A column of the given key holds null.
+    /// A column of the key holds null.
     #[error("key column '{column}' holds null")]
     NullInKey {
         /// Which one.
@@ -75,6 +75,11 @@ impl OpenError {
             Self::NoKey { has_rowid: false, .. } | Self::NoRowid { .. } => {
                 Some("name unique columns with 'key'".to_owned())
             }
+            Self::NullInKey { .. } => Some(
+                "name columns without nulls with 'key', or choose 'order = rowid' to read a table \
+                 by rowid"
+                    .to_owned(),
+            ),
             Self::KeyNotUnique { .. } => Some("add columns until no two rows are alike".to_owned()),
             _ => None,
         }

@@ -15,8 +15,18 @@ use crate::sql::{Index, IndexColumn, Table, TableColumn, quoted};
 pub(super) struct Described {
     pub(super) table: Table,
     pub(super) is_view: bool,
-    /// Whether nothing declared says that the key is unique.
-    pub(super) key_is_unproven: bool,
+    pub(super) proof: Proof,
+}
+
+/// What is declared of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// That it is unique, and none of its columns holds null.
+    Whole,
+    /// That it is unique; nulls are let in. SQLite does so in primary keys.
+    ButForNulls,
+    /// Nothing.
+    Nothing,
 }
 
 /// Looks at `table`, whose name SQLite matches in either case.
@@ -25,7 +35,7 @@ pub(super) fn describe(db: &Connection, table: &str, key: &Key) -> Result<Descri
     let declared = found.columns(db)?;
     let rowid = found.rowid(db, &declared, key)?;
     let indexes = found.indexes(db, &declared, rowid.as_ref())?;
-    let (key, key_is_unproven) = found.choose_key(key, &declared, rowid.as_ref(), &indexes)?;
+    let (key, proof) = found.choose_key(key, &declared, rowid.as_ref(), &indexes)?;
     let title = title(&declared);
     let mut columns: Vec<_> = declared
         .iter()
@@ -61,7 +71,7 @@ pub(super) fn describe(db: &Connection, table: &str, key: &Key) -> Result<Descri
     let name = format!("main.{}", quoted(&found.name));
     let indexes = indexes.into_iter().map(|usable| usable.index).collect();
     let table = Table { name, columns, key, indexes };
-    Ok(Described { table, is_view: found.is_view, key_is_unproven })
+    Ok(Described { table, is_view: found.is_view, proof })
 }
 
 /// The tables and views that can be read.
@@ -225,7 +235,7 @@ impl Found {
             let unique_columns = Some(vec![name.clone()]);
             let column = IndexColumn { name, descending: false, nulls: Nulls::First };
             let index = Index { columns: vec![column], unique: true };
-            indexes.push(Usable { index, unique_columns });
+            indexes.push(Usable { index, unique_columns, is_primary: true });
         }
         let mut list = db.prepare(
             "SELECT name, \"unique\", origin FROM pragma_index_list(?1, 'main') \
@@ -238,19 +248,20 @@ impl Found {
             let (name, unique, origin) = listed;
             let is_table_itself = self.without_rowid && origin == "pk";
             let parts = index_parts(db, &name, is_table_itself)?;
-            indexes.extend(usable(&parts, unique, rowid, &collations));
+            let usable = usable(&parts, unique, rowid, &collations);
+            indexes.extend(usable.map(|usable| Usable { is_primary: origin == "pk", ..usable }));
         }
         Ok(indexes)
     }
 
-    /// The key, and whether nothing declared says that it is unique.
+    /// The key, and what is declared of it.
     fn choose_key(
         &self,
         key: &Key,
         columns: &[Declared],
         rowid: Option<&Rowid>,
         indexes: &[Usable],
-    ) -> Result<(Vec<String>, bool), OpenError> {
+    ) -> Result<(Vec<String>, Proof), OpenError> {
         let not_null = |names: &[String]| {
             columns.iter().filter(|column| names.contains(&column.name)).all(|c| !c.nullable)
         };
@@ -265,16 +276,23 @@ impl Found {
                 }
                 let proven = not_null(names)
                     && unique.any(|unique| unique.iter().all(|name| names.contains(name)));
-                Ok((names.clone(), !proven))
+                Ok((names.clone(), if proven { Proof::Whole } else { Proof::Nothing }))
             }
-            (Key::Declared | Key::Rowid, Some(rowid)) => Ok((vec![rowid.name().to_owned()], false)),
-            (Key::Declared | Key::Rowid, None) => unique
-                .find(|unique| not_null(unique))
-                .map(|unique| (unique.clone(), false))
-                .ok_or_else(|| OpenError::NoKey {
+            (Key::Declared | Key::Rowid, Some(rowid)) => {
+                Ok((vec![rowid.name().to_owned()], Proof::Whole))
+            }
+            (Key::Declared | Key::Rowid, None) => {
+                let whole = unique.find(|unique| not_null(unique)).map(|key| (key, Proof::Whole));
+                let primary = || {
+                    let primary = indexes.iter().find(|usable| usable.is_primary)?;
+                    Some((primary.unique_columns.as_ref()?, Proof::ButForNulls))
+                };
+                let found = whole.or_else(primary);
+                found.map(|(key, proof)| (key.clone(), proof)).ok_or_else(|| OpenError::NoKey {
                     table: self.name.clone(),
                     has_rowid: self.has_rowid(),
-                }),
+                })
+            }
         }
     }
 }
@@ -316,6 +334,8 @@ struct Usable {
     index: Index,
     /// The columns that it makes unique: not those that SQLite appended to find the row.
     unique_columns: Option<Vec<String>>,
+    /// Whether it is that of the primary key.
+    is_primary: bool,
 }
 
 fn usable(
@@ -344,7 +364,7 @@ fn usable(
     let declared = parts.iter().filter(|part| part.declared).count();
     let names = columns.iter().take(declared).map(|column| column.name.clone());
     let unique_columns = unique.then(|| names.collect());
-    Some(Usable { index: Index { columns, unique }, unique_columns })
+    Some(Usable { index: Index { columns, unique }, unique_columns, is_primary: false })
 }
 
 impl Declared {

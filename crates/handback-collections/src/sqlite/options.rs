@@ -18,7 +18,9 @@ pub const DEFAULT_CONNECTIONS_MAX: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Key {
-    /// What the table declares: its primary key, else a unique index without nulls.
+    /// What the table declares: its primary key, else a unique index without nulls. SQLite lets
+    /// nulls into a primary key that is not declared `NOT NULL`, unless it is an integer: such a one
+    /// is the key if there is no other, and is checked for nulls once, when the collection is opened.
     #[default]
     Declared,
     /// The rowid, under which SQLite files the row. Items then show it as a column, so that an

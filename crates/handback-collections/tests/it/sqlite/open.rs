@@ -24,6 +24,9 @@ fn the_key_is_the_best_that_is_declared() {
         ("CREATE TABLE t(a TEXT PRIMARY KEY, b INT NOT NULL UNIQUE)", vec!["b"]),
         ("CREATE TABLE t(a TEXT PRIMARY KEY) WITHOUT ROWID", vec!["a"]),
         ("CREATE TABLE t(a INT NOT NULL PRIMARY KEY)", vec!["a"]),
+        ("CREATE TABLE t(a TEXT PRIMARY KEY)", vec!["a"]),
+        ("CREATE TABLE t(a INTEGER PRIMARY KEY DESC)", vec!["a"]),
+        ("CREATE TABLE t(a, b, c UNIQUE, PRIMARY KEY (b, a))", vec!["b", "a"]),
         ("CREATE TABLE t(a INTEGER NOT NULL PRIMARY KEY DESC)", vec!["a"]),
         ("CREATE TABLE t(a NOT NULL, b NOT NULL, c, UNIQUE (a, c), UNIQUE (b, a))", vec!["b", "a"]),
     ] {
@@ -36,8 +39,6 @@ fn the_key_is_the_best_that_is_declared() {
 fn a_table_without_a_key_is_refused_with_a_hint() {
     for declared in [
         "CREATE TABLE t(a, b)",
-        "CREATE TABLE t(a TEXT PRIMARY KEY)",
-        "CREATE TABLE t(a INTEGER PRIMARY KEY DESC)",
         "CREATE TABLE t(a NOT NULL, b); CREATE UNIQUE INDEX u ON t(a) WHERE b",
         "CREATE TABLE t(a NOT NULL, b); CREATE UNIQUE INDEX u ON t(lower(a))",
         "CREATE TABLE t(a NOT NULL, b UNIQUE)",
@@ -51,6 +52,26 @@ fn a_table_without_a_key_is_refused_with_a_hint() {
     let error = refused(&db, "v", Key::Declared);
     assert!(matches!(error, OpenError::NoKey { has_rowid: false, .. }));
     assert!(matches!(refused(&db, "v", Key::Rowid), OpenError::NoRowid { .. }));
+}
+
+#[test]
+fn a_primary_key_that_may_be_null_is_one_as_long_as_it_is_not() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id TEXT PRIMARY KEY, n); INSERT INTO t VALUES ('b', 2), ('a', 1), ('c', 3);
+         CREATE TABLE two(a, b, PRIMARY KEY (a, b)); INSERT INTO two VALUES (1, NULL);",
+    );
+    let t = db.open("t");
+    assert!(!t.schema().unwrap().column("id").unwrap().nullable);
+    assert_eq!(member(&walk(&t, &sorted(&t, &[]), 1), "n"), [1, 2, 3]);
+    assert_eq!(member(&walk_back(&t, &sorted(&t, &["-id"]), 2), "n"), [3, 2, 1]);
+    let error = refused(&db, "two", Key::Declared);
+    assert_eq!(error.to_string(), "key column 'b' holds null");
+    assert!(error.hint().unwrap().contains("rowid"));
+    db.execute("INSERT INTO t VALUES (NULL, 4)");
+    let window = handback_page::Window::Forward { after: None, limit: 5 };
+    let error = fetch(&t, &sorted(&t, &[]), window).unwrap_err();
+    assert!(matches!(error, CollectionError::Damaged(text) if text.contains("'id'")));
+    assert_eq!(refused(&db, "t", Key::Declared).to_string(), "key column 'id' holds null");
 }
 
 #[test]
