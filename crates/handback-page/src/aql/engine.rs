@@ -441,25 +441,23 @@ fn check_endpoint(operation: Operation, endpoint: Endpoint) -> Result<(), Failur
 
 /// Filter, search and order of a request.
 pub(crate) fn query(params: &Params, schema: &Schema) -> Result<Query, Failure> {
-    let filter = match params.get("filter") {
+    let filter = match params.get("filter").map(|filter| Filter::parse(filter, schema)) {
         None => Filter::EVERYTHING,
-        Some(filter) => Filter::parse(filter, schema).map_err(|error| {
+        Some(Ok(filter)) => filter,
+        Some(Err(error)) => {
+            if let FilterError::UnknownField { .. } = error {
+                // Types are before names, here and there.
+                sort::keys(params)?;
+            }
             let valid: Vec<_> =
                 schema.columns().iter().map(|column| column.name.as_str()).collect();
-            Failure::filter(error, &valid)
-        })?,
+            return Err(Failure::filter(error, &valid));
+        }
     };
     let search = params.text("query").map(Search::new).unwrap_or_default();
-    if search.words().len() > MAX_SEARCH_WORDS {
-        let (limit, actual) = (MAX_SEARCH_WORDS as u64, search.words().len() as u64);
-        return Err(Failure::too_large("search_words", limit, Some(actual), "elements"));
-    }
     let order = sort::order(params, schema)?;
     Ok(Query { filter, search, order })
 }
-
-/// How many words a search may have: each is looked for in every text column.
-const MAX_SEARCH_WORDS: usize = 32;
 
 /// Where the element with this key is.
 fn by_key(id: &Value, schema: &Schema) -> Result<(Filter, Window<'static>), Failure> {

@@ -162,8 +162,8 @@ impl Paged<'_> {
         }
         let failed = |error| Failure::collection(error, name.unwrap_or("collections"), None);
         let schema = collection.schema().map_err(failed)?;
-        let query = query(self.params, &schema)?;
         let (selection, deprecation) = sort::selection(self.params, &schema)?;
+        let query = query(self.params, &schema)?;
         let mut cursors = Cursors::bind(self.call, shelf, name, self.params, Some(&schema))?;
         let place = match cursor {
             None => None,
@@ -209,9 +209,9 @@ impl Paged<'_> {
     ) -> Result<ShelfId, Failure> {
         let failed = |error| Failure::collection(error, name.unwrap_or("collections"), None);
         let schema = collection.schema().map_err(failed)?;
-        let query = query(self.params, &schema)?;
         // Before anything is copied for a request that is refused.
         sort::selection(self.params, &schema)?;
+        let query = query(self.params, &schema)?;
         let settings = &self.engine.settings;
         let (id, now) = (random_id(rng), self.call.now);
         let life = u64::from(settings.snapshot_ttl_s);

@@ -1,11 +1,12 @@
 //! Parameters of a request, checked against the operation table in the order of the
-//! specification: required, types, unknown ones, constraints; then which of them go together.
+//! specification: sizes, required, types, unknown ones, constraints; then which of them go together.
 
 use handback_token::{ArgsFingerprint, canonical_json};
 use serde_json::{Map, Value, json};
 
 use super::failure::{Code, Failure, shortened};
 use super::settings::{PagePreset, Settings};
+use super::sort;
 use super::table::{DEFAULT_POLL_MS, FREE, Operation, Parameter, ParameterKind, Table};
 use crate::filter::json_type;
 use crate::schema::Schema;
@@ -33,6 +34,12 @@ impl Params {
         };
         let parameters = table.parameters(operation);
         let given = Given::of(request, inner, parameters);
+        if operation != Operation::Introspect {
+            given
+                .known
+                .iter()
+                .try_for_each(|(_, known, value)| sort::check_size(known.name, value))?;
+        }
         for parameter in parameters.iter().filter(|parameter| parameter.required) {
             if given.known.iter().all(|(_, known, _)| known.name != parameter.name) {
                 return Err(Failure::missing_param(parameter.name, operation.name()));

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::answer::Warning;
 use super::failure::{Failure, shortened};
 use super::params::Params;
-use crate::filter::json_type;
+use crate::collection::Search;
+use crate::filter::{Filter, json_type};
 use crate::order::{Direction, Nulls, Order, SortKey};
 use crate::project::Selection;
 use crate::schema::{FieldPath, Preset, Schema};
@@ -17,19 +18,54 @@ pub const MAX_SORT_KEYS: usize = 8;
 pub const MAX_FIELDS: usize = 256;
 const MAX_PATH_PARTS: usize = 16;
 
+/// How many words a search may have: each is looked for in every text column.
+const MAX_SEARCH_WORDS: usize = 32;
+
+/// Whether a parameter is small enough, whatever it says.
+pub(crate) fn check_size(name: &str, value: &Value) -> Result<(), Failure> {
+    let (limit_type, limit, actual) = match (name, value) {
+        ("filter", filter) => {
+            return Filter::check_size(filter).map_err(|error| Failure::filter(error, &[]));
+        }
+        ("sort", Value::Array(keys)) => ("sort_keys", MAX_SORT_KEYS, keys.len()),
+        ("fields", Value::Array(paths)) => ("array_elements", MAX_FIELDS, paths.len()),
+        ("query", Value::String(text)) => {
+            ("search_words", MAX_SEARCH_WORDS, Search::new(text).words().len())
+        }
+        _ => return Ok(()),
+    };
+    if actual > limit {
+        let (limit, actual) = (limit as u64, actual as u64);
+        return Err(Failure::too_large(limit_type, limit, Some(actual), "elements"));
+    }
+    Ok(())
+}
+
+/// A sort key as it is asked for.
+pub(crate) struct Asked<'a> {
+    field: &'a str,
+    direction: Direction,
+    nulls: Nulls,
+}
+
+/// The sort keys that are asked for, whatever columns there are.
+pub(crate) fn keys(params: &Params) -> Result<Vec<Asked<'_>>, Failure> {
+    match params.get("sort") {
+        None => Ok(vec![]),
+        Some(Value::Array(keys)) => keys.iter().map(sort_key).collect(),
+        Some(key) => Ok(vec![sort_key(key)?]),
+    }
+}
+
 /// The total order that is asked for.
 pub(crate) fn order(params: &Params, schema: &Schema) -> Result<Order, Failure> {
-    let keys = match params.get("sort") {
-        None => vec![],
-        Some(Value::Array(keys)) => {
-            if keys.len() > MAX_SORT_KEYS {
-                let (limit, actual) = (MAX_SORT_KEYS as u64, keys.len() as u64);
-                return Err(Failure::too_large("sort_keys", limit, Some(actual), "elements"));
-            }
-            keys.iter().map(|key| sort_key(key, schema)).collect::<Result<Vec<_>, _>>()?
-        }
-        Some(key) => vec![sort_key(key, schema)?],
-    };
+    let mut keys: Vec<SortKey> = Vec::new();
+    for Asked { field: name, direction, nulls } in self::keys(params)? {
+        let field = sort_field(name, schema)?;
+        let column = field.column().and_then(|name| schema.column(name));
+        let nullable = column.is_none_or(|column| column.nullable);
+        keys.push(SortKey { field, direction, nulls, nullable });
+    }
     for (number, key) in keys.iter().enumerate() {
         if keys.iter().take(number).any(|earlier| earlier.field == key.field) {
             let name = shortened(&key.field.to_string());
@@ -40,7 +76,7 @@ pub(crate) fn order(params: &Params, schema: &Schema) -> Result<Order, Failure> 
     Ok(schema.total_order(keys))
 }
 
-fn sort_key(value: &Value, schema: &Schema) -> Result<SortKey, Failure> {
+fn sort_key(value: &Value) -> Result<Asked<'_>, Failure> {
     let Value::Object(members) = value else {
         return Err(Failure::invalid_type("sort", "object", json_type(value)));
     };
@@ -49,7 +85,7 @@ fn sort_key(value: &Value, schema: &Schema) -> Result<SortKey, Failure> {
     let mut nulls = Nulls::Last;
     for (name, value) in members {
         match (name.as_str(), value) {
-            ("field", Value::String(name)) => field = Some(sort_field(name, schema)?),
+            ("field", Value::String(name)) => field = Some(name),
             ("order" | "nulls", Value::Null) => {}
             ("order", Value::String(text)) if text == "asc" => direction = Direction::Ascending,
             ("order", Value::String(text)) if text == "desc" => direction = Direction::Descending,
@@ -70,12 +106,10 @@ fn sort_key(value: &Value, schema: &Schema) -> Result<SortKey, Failure> {
             }
         }
     }
-    let Some(field) = field else {
-        return Err(Failure::invalid_type("sort.field", "string", "nothing"));
-    };
-    let column = field.column().and_then(|name| schema.column(name));
-    let nullable = column.is_none_or(|column| column.nullable);
-    Ok(SortKey { field, direction, nulls, nullable })
+    match field {
+        Some(field) => Ok(Asked { field, direction, nulls }),
+        None => Err(Failure::invalid_type("sort.field", "string", "nothing")),
+    }
 }
 
 fn sort_field(name: &str, schema: &Schema) -> Result<FieldPath, Failure> {
@@ -126,10 +160,6 @@ pub(crate) fn selection(
 }
 
 fn fields(paths: &[Value], schema: &Schema) -> Result<Selection, Failure> {
-    if paths.len() > MAX_FIELDS {
-        let (limit, actual) = (MAX_FIELDS as u64, paths.len() as u64);
-        return Err(Failure::too_large("array_elements", limit, Some(actual), "elements"));
-    }
     let paths = paths
         .iter()
         .filter_map(Value::as_str)

@@ -18,10 +18,13 @@ use super::{Filter, Test};
 use crate::scalar::Scalar;
 use crate::schema::{Column, FieldPath, Kind, Schema};
 
-/// How deep filters may be nested: far deeper than anyone writes, and no danger to a stack.
+/// How deep filters may be nested: far deeper than anyone writes, and no danger to a stack. The
+/// filter itself is the first level, one in its `and`, `or` or `not` the second.
 pub const MAX_FILTER_DEPTH: usize = 16;
 
-/// How many tests and connectives a filter may have: each becomes a condition of a statement.
+/// How many tests and connectives a filter may have together: each becomes a condition of a
+/// statement. A test is one operator of a field, and a filter without members; a connective is one of
+/// the words `and`, `or` and `not`.
 pub const MAX_FILTER_NODES: usize = 256;
 
 /// How many values `in` may have, over all of a filter.
@@ -61,70 +64,109 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// [`FilterError`] for the first fault.
+    /// [`FilterError`] for one fault: of its size, else of a type, else of a name.
     pub fn parse(value: &Value, schema: &Schema) -> Result<Self, FilterError> {
         let Value::Object(members) = value else {
             return Err(invalid("filter", "object", json_type(value)));
         };
-        let mut parser = Parser { schema, nodes: 0, values: 0 };
-        parser.members(members, 1)
+        // What is parsed is small: recursion and work have an end.
+        Size::default().members(members, 1)?;
+        let mut parser = Parser { schema, unknown: None };
+        let filter = parser.members(members)?;
+        match parser.unknown {
+            Some(name) => Err(FilterError::UnknownField { name }),
+            None => Ok(filter),
+        }
+    }
+
+    /// Whether a caller's filter has a size that is taken, whatever it says.
+    pub(crate) fn check_size(value: &Value) -> Result<(), FilterError> {
+        match value {
+            Value::Object(members) => Size::default().members(members, 1),
+            _ => Ok(()),
+        }
     }
 }
 
-struct Parser<'a> {
-    schema: &'a Schema,
+/// What was counted of a filter. What is not of its grammar is passed over.
+#[derive(Default)]
+struct Size {
     nodes: usize,
     values: usize,
 }
 
-impl Parser<'_> {
-    fn node(&mut self, depth: usize) -> Result<(), FilterError> {
-        self.nodes += 1;
-        let too_large = |what, limit, actual| Err(FilterError::TooLarge { what, limit, actual });
-        if self.nodes > MAX_FILTER_NODES {
-            return too_large("filter_nodes", MAX_FILTER_NODES, self.nodes);
+impl Size {
+    fn add(&mut self, nodes: usize) -> Result<(), FilterError> {
+        self.nodes += nodes;
+        within("filter_nodes", MAX_FILTER_NODES, self.nodes)
+    }
+
+    fn members(&mut self, members: &Map<String, Value>, depth: usize) -> Result<(), FilterError> {
+        within("nesting_depth", MAX_FILTER_DEPTH, depth)?;
+        if members.is_empty() {
+            self.add(1)?;
         }
-        if depth > MAX_FILTER_DEPTH {
-            return too_large("nesting_depth", MAX_FILTER_DEPTH, depth);
+        for (name, value) in members {
+            match (name.as_str(), value) {
+                ("and" | "or", Value::Array(filters)) => {
+                    self.add(1)?;
+                    for members in filters.iter().filter_map(Value::as_object) {
+                        self.members(members, depth + 1)?;
+                    }
+                }
+                ("not", Value::Object(members)) => {
+                    self.add(1)?;
+                    self.members(members, depth + 1)?;
+                }
+                (_, Value::Object(operators)) if !is_tagged(operators) => {
+                    self.add(operators.len())?;
+                    let lists = ["in", "not_in"].map(|name| operators.get(name));
+                    let lists = lists.into_iter().flatten().filter_map(Value::as_array);
+                    self.values += lists.map(Vec::len).sum::<usize>();
+                    within("array_elements", MAX_IN_VALUES, self.values)?;
+                }
+                _ => self.add(1)?,
+            }
         }
         Ok(())
     }
+}
 
-    fn members(
-        &mut self,
-        members: &Map<String, Value>,
-        depth: usize,
-    ) -> Result<Filter, FilterError> {
-        self.node(depth)?;
+const fn within(what: &'static str, limit: usize, actual: usize) -> Result<(), FilterError> {
+    if actual > limit { Err(FilterError::TooLarge { what, limit, actual }) } else { Ok(()) }
+}
+
+struct Parser<'a> {
+    schema: &'a Schema,
+    /// The first name that no column has.
+    unknown: Option<String>,
+}
+
+impl Parser<'_> {
+    fn members(&mut self, members: &Map<String, Value>) -> Result<Filter, FilterError> {
         let mut filters = Vec::with_capacity(members.len());
         for (name, value) in members {
             filters.push(match name.as_str() {
-                "and" => Filter::All(self.list("and", value, depth + 1)?),
-                "or" => Filter::Any(self.list("or", value, depth + 1)?),
+                "and" => Filter::All(self.list("and", value)?),
+                "or" => Filter::Any(self.list("or", value)?),
                 "not" => match value {
-                    Value::Object(inner) => Filter::Not(Box::new(self.members(inner, depth + 1)?)),
+                    Value::Object(inner) => Filter::Not(Box::new(self.members(inner)?)),
                     other => return Err(invalid("filter.not", "object", json_type(other))),
                 },
-                name => self.field(name, value, depth + 1)?,
+                name => self.field(name, value)?,
             });
         }
         Ok(one_or(filters, Filter::All))
     }
 
-    fn list(
-        &mut self,
-        word: &str,
-        value: &Value,
-        depth: usize,
-    ) -> Result<Vec<Filter>, FilterError> {
+    fn list(&mut self, word: &str, value: &Value) -> Result<Vec<Filter>, FilterError> {
         let Value::Array(filters) = value else {
             return Err(invalid(&format!("filter.{word}"), "array of objects", json_type(value)));
         };
-        self.node(depth)?;
         filters
             .iter()
             .map(|filter| match filter {
-                Value::Object(members) => self.members(members, depth + 1),
+                Value::Object(members) => self.members(members),
                 other => {
                     let name = format!("filter.{word}");
                     Err(invalid(&name, "array of objects", json_type(other)))
@@ -133,11 +175,12 @@ impl Parser<'_> {
             .collect()
     }
 
-    fn field(&mut self, name: &str, value: &Value, depth: usize) -> Result<Filter, FilterError> {
-        self.node(depth)?;
-        let Some(path) = self.schema.resolve(name) else {
-            return Err(FilterError::UnknownField { name: name.to_owned() });
-        };
+    fn field(&mut self, name: &str, value: &Value) -> Result<Filter, FilterError> {
+        let path = self.schema.resolve(name).unwrap_or_else(|| {
+            // The rest is looked at as if it were a column of anything.
+            self.unknown.get_or_insert_with(|| name.to_owned());
+            FieldPath::name(name)
+        });
         let field = Field {
             param_name: format!("filter.{name}"),
             column: path.column().and_then(|name| self.schema.column(name)).cloned(),
@@ -152,43 +195,44 @@ impl Parser<'_> {
                 }
                 let tests = operators
                     .iter()
-                    .map(|(operator, value)| self.operator(&field, operator, value, depth + 1))
+                    .map(|(operator, value)| field.operator(operator, value))
                     .collect::<Result<Vec<_>, _>>()?;
                 Ok(one_or(tests, Filter::All))
             }
-            value => self.operator(&field, "eq", value, depth),
+            value => field.operator("eq", value),
         }
     }
+}
 
-    fn operator(
-        &mut self,
-        field: &Field,
-        operator: &str,
-        value: &Value,
-        depth: usize,
-    ) -> Result<Filter, FilterError> {
-        self.node(depth)?;
-        let param_name = format!("{}.{operator}", field.param_name);
+struct Field {
+    param_name: String,
+    path: FieldPath,
+    column: Option<Column>,
+}
+
+impl Field {
+    fn operator(&self, operator: &str, value: &Value) -> Result<Filter, FilterError> {
+        let param_name = format!("{}.{operator}", self.param_name);
         Ok(match operator {
-            "eq" => field.equal(value)?,
-            "ne" => not(field.equal(value)?),
-            "gt" => field.test(Test::Greater(field.ordered(&param_name, value)?)),
-            "gte" => field.test(Test::GreaterOrEqual(field.ordered(&param_name, value)?)),
-            "lt" => field.test(Test::Less(field.ordered(&param_name, value)?)),
-            "lte" => field.test(Test::LessOrEqual(field.ordered(&param_name, value)?)),
-            "in" => self.one_of(field, &param_name, value)?,
-            "not_in" => not(self.one_of(field, &param_name, value)?),
-            "contains" => field.contains(&param_name, value)?,
+            "eq" => self.equal(value)?,
+            "ne" => not(self.equal(value)?),
+            "gt" => self.test(Test::Greater(self.ordered(&param_name, value)?)),
+            "gte" => self.test(Test::GreaterOrEqual(self.ordered(&param_name, value)?)),
+            "lt" => self.test(Test::Less(self.ordered(&param_name, value)?)),
+            "lte" => self.test(Test::LessOrEqual(self.ordered(&param_name, value)?)),
+            "in" => self.one_of(&param_name, value)?,
+            "not_in" => not(self.one_of(&param_name, value)?),
+            "contains" => self.contains(&param_name, value)?,
             "starts_with" => match value {
                 Value::String(start) => {
-                    field.must_be_text(&param_name)?;
-                    field.test(Test::StartsWith(start.clone()))
+                    self.must_be_text(&param_name)?;
+                    self.test(Test::StartsWith(start.clone()))
                 }
                 other => return Err(invalid(&param_name, "string", json_type(other))),
             },
             "is_null" => match value {
-                Value::Bool(true) => field.test(Test::IsNull),
-                Value::Bool(false) => not(field.test(Test::IsNull)),
+                Value::Bool(true) => self.test(Test::IsNull),
+                Value::Bool(false) => not(self.test(Test::IsNull)),
                 other => return Err(invalid(&param_name, "boolean", json_type(other))),
             },
             _ => {
@@ -201,43 +245,22 @@ impl Parser<'_> {
         })
     }
 
-    fn one_of(
-        &mut self,
-        field: &Field,
-        param_name: &str,
-        value: &Value,
-    ) -> Result<Filter, FilterError> {
+    fn one_of(&self, param_name: &str, value: &Value) -> Result<Filter, FilterError> {
         let Value::Array(values) = value else {
             return Err(invalid(param_name, "array of values", json_type(value)));
         };
-        self.values += values.len();
-        if self.values > MAX_IN_VALUES {
-            return Err(FilterError::TooLarge {
-                what: "array_elements",
-                limit: MAX_IN_VALUES,
-                actual: self.values,
-            });
-        }
         let mut scalars = Vec::with_capacity(values.len());
         let mut null = false;
         for value in values {
-            match field.scalar(param_name, value)? {
+            match self.scalar(param_name, value)? {
                 Scalar::Null => null = true,
                 scalar => scalars.push(scalar),
             }
         }
-        let among = field.test(Test::In(scalars));
-        Ok(if null { Filter::Any(vec![among, field.test(Test::IsNull)]) } else { among })
+        let among = self.test(Test::In(scalars));
+        Ok(if null { Filter::Any(vec![among, self.test(Test::IsNull)]) } else { among })
     }
-}
 
-struct Field {
-    param_name: String,
-    path: FieldPath,
-    column: Option<Column>,
-}
-
-impl Field {
     fn test(&self, test: Test) -> Filter {
         Filter::Field(self.path.clone(), test)
     }
@@ -491,18 +514,87 @@ mod tests {
         );
     }
 
+    /// A filter in so many words.
+    fn nested(word: &str, levels: usize) -> Value {
+        (0..levels).fold(json!({"id": 1}), |inner, _| match word {
+            "not" => json!({"not": inner}),
+            word => json!({ word: [inner] }),
+        })
+    }
+
+    fn too_large(value: &Value) -> Option<(&'static str, usize)> {
+        match parse(value) {
+            Err(FilterError::TooLarge { what, actual, .. }) => Some((what, actual)),
+            other => {
+                other.unwrap();
+                None
+            }
+        }
+    }
+
     #[test]
-    fn a_hostile_tree_is_refused() {
-        let mut deep = json!({"id": 1});
-        for _ in 0..MAX_FILTER_DEPTH {
-            deep = json!({"not": deep});
+    fn levels_are_those_of_filters_in_filters() {
+        for word in ["and", "or", "not"] {
+            assert_eq!(too_large(&nested(word, 15)), None);
+            assert_eq!(too_large(&nested(word, 16)), Some(("nesting_depth", 17)));
+            // However deep it is: the parser turns back.
+            assert_eq!(too_large(&nested(word, 300)), Some(("nesting_depth", 17)));
         }
-        let wide: Vec<_> = (0..MAX_FILTER_NODES).map(|id| json!({"id": id})).collect();
-        let many: Vec<_> = (0..=MAX_IN_VALUES).collect();
-        for value in [deep, json!({"or": wide}), json!({"id": {"in": many}})] {
-            assert!(matches!(parse(&value), Err(FilterError::TooLarge { .. })));
+        let operators = json!({"and": [nested("or", 14), {"id": {"in": [1]}}]});
+        assert_eq!(too_large(&operators), None);
+    }
+
+    #[test]
+    fn tests_and_connectives_are_counted_together() {
+        let open = Schema::new(vec![], vec![], Shape::Open);
+        let members = |count: usize| -> Value {
+            (0..count).map(|n| (format!("m{n}"), json!(n))).collect::<Map<_, _>>().into()
+        };
+        let list = |count: usize, filter: &Value| json!({"or": vec![filter.clone(); count]});
+        let one = json!({"id": 1});
+        let over = |value: &Value| match Filter::parse(value, &open) {
+            Err(FilterError::TooLarge { what: "filter_nodes", limit: 256, actual }) => Some(actual),
+            other => {
+                other.unwrap();
+                None
+            }
+        };
+        assert_eq!(over(&members(256)), None);
+        assert_eq!(over(&members(257)), Some(257));
+        for filter in
+            [&one, &json!({}), &json!({"id": {"gt": 1}}), &json!({"id": {"$real": "NaN"}})]
+        {
+            assert_eq!(over(&list(255, filter)), None, "{filter}");
+            assert_eq!(over(&list(256, filter)), Some(257), "{filter}");
         }
-        let many: Vec<_> = (0..MAX_IN_VALUES).collect();
-        assert!(parse(&json!({"id": {"in": many}})).is_ok());
+        let two = json!({"id": {"gt": 1, "lt": 5}});
+        assert_eq!(over(&list(127, &two)), None);
+        assert_eq!(over(&list(128, &two)), Some(257));
+        let not = json!({"not": one});
+        assert_eq!(over(&list(127, &not)), None);
+        assert_eq!(over(&list(128, &not)), Some(257));
+    }
+
+    #[test]
+    fn values_of_in_are_counted_over_the_whole_filter() {
+        let many = |count: usize| json!({"id": {"in": (0..count).collect::<Vec<_>>()}});
+        assert_eq!(too_large(&many(1000)), None);
+        assert_eq!(too_large(&many(1001)), Some(("array_elements", 1001)));
+        let both = |count: usize| json!({"and": [many(500), {"id": {"not_in": vec![1; count]}}]});
+        assert_eq!(too_large(&both(500)), None);
+        assert_eq!(too_large(&both(501)), Some(("array_elements", 1001)));
+    }
+
+    #[test]
+    fn size_is_before_types_and_types_are_before_names() {
+        let wide: Vec<_> = (0..256).map(|id| json!({"id": id})).collect();
+        let value = json!({"and": [{"nope": 1}, {"id": "text"}, {"or": wide}]});
+        assert!(matches!(parse(&value), Err(FilterError::TooLarge { what: "filter_nodes", .. })));
+        let value = json!({"nope": 1, "nor": {"gt": 2}, "and": [{"id": "text"}]});
+        assert_eq!(refused(&value).0, "filter.id");
+        let value = json!({"nope": {"like": 1}});
+        assert_eq!(refused(&value).0, "filter.nope.like");
+        let value = json!({"id": 1, "or": [{"nope": 1}, {"nor": 2}]});
+        assert_eq!(parse(&value), Err(FilterError::UnknownField { name: "nope".into() }));
     }
 }

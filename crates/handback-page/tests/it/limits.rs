@@ -214,3 +214,56 @@ fn a_search_without_words_finds_everything() {
     let page = harness.page("search_elements", "text", json!({"query": " \t "}));
     assert_eq!(page["pageInfo"]["totalCount"], 3);
 }
+
+#[test]
+fn one_fault_is_told_in_the_order_of_the_specification() {
+    let harness = Harness::new();
+    let many: Vec<_> = (0..9).map(|n| json!({"field": format!("f{n}")})).collect();
+    let tests: Vec<_> = (0..256).map(|n| json!({"nope": n})).collect();
+    let words: Vec<_> = (0..33).map(|n| format!("w{n}")).collect();
+    let words = words.join(" ");
+    for (params, told) in [
+        // Size, before all others.
+        (json!({"sort": many, "filter": {"nope": 1}, "first": "x"}), "sort_keys"),
+        (json!({"filter": {"or": tests}, "first": 1, "last": 1}), "filter_nodes"),
+        (json!({"fields": vec!["x"; 257], "filter": {"nope": 1}}), "array_elements"),
+        // Then types, ranges and combinations.
+        (json!({"first": "x", "filter": {"line": "x"}}), "first"),
+        (json!({"first": 1, "last": 1, "filter": {"line": "x"}}), "pagination"),
+        (json!({"fields": "all", "filter": {"nope": 1}}), "fields"),
+        // Then types inside of them, then names.
+        (json!({"filter": {"nope": 1, "line": "x"}, "sort": {"field": "nope"}}), "filter.line"),
+        (json!({"filter": {"nope": 1}, "sort": {"field": "nor", "order": "up"}}), "sort.order"),
+        (json!({"sort": [{"field": "nope"}, {"field": "line", "nulls": 1}]}), "sort.nulls"),
+        (json!({"filter": {"nope": 1}, "sort": {"field": "nor"}}), "filter.nope"),
+        (json!({"sort": {"field": "nor"}, "first": 1, "after": "x"}), "sort.field"),
+        (json!({"sort": {"field": "text"}, "first": 1, "after": "x"}), "after"),
+    ] {
+        let request =
+            json!({"operation": "list_elements", "element_type": "text", "params": params});
+        let details = harness.ask(&request)["error"]["details"].clone();
+        let found = details.get("limit_type").unwrap_or_else(|| &details["param_name"]);
+        assert_eq!(found, told, "{params}");
+    }
+    let request = json!({"operation": "search_elements", "params": {"query": words}});
+    assert_eq!(harness.ask(&request)["error"]["details"]["limit_type"], "search_words");
+}
+
+#[test]
+fn fourteen_lists_fit_into_each_other() {
+    let harness = Harness::new();
+    let nested = |levels| (0..levels).fold(json!({"n": 7}), |inner, _| json!({"and": [inner]}));
+    assert_eq!(harness.list(json!({"filter": nested(14)}))["items"][0]["n"], 7);
+    let details = harness.refused(json!({"filter": nested(15)}))["details"].clone();
+    assert_eq!(
+        (&details["limit_type"], &details["limit_value"]),
+        (&json!("nesting_depth"), &json!(32))
+    );
+    let nots = |levels| (0..levels).fold(json!({"n": 7}), |inner, _| json!({"not": inner}));
+    assert_eq!(harness.list(json!({"filter": nots(14)}))["items"][0]["n"], 7);
+    let details = harness.refused(json!({"filter": nots(16)}))["details"].clone();
+    assert_eq!(
+        (&details["limit_type"], &details["limit_value"]),
+        (&json!("nesting_depth"), &json!(16))
+    );
+}
