@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use handback_page::aql::{Answer, Operation};
+use handback_page::aql::{Answer, Code, Operation};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value};
 
@@ -130,11 +130,17 @@ fn stop(
         return Err(Failure::usage("--all needs an operation whose answers are pages"));
     };
     let error = Failure::new(format!("{}: {}", failure.code().as_str(), failure.message()));
-    let error = match after {
-        Some(after) => error.hint(format!(
-            "{written} items were written; the same request with \"after\": \"{after}\" goes on"
+    // What is gone, or does not take the cursor, does not go on with it.
+    let less = match failure.code() {
+        Code::Internal => Some(""),
+        Code::PayloadTooLarge => Some(" and fewer \"fields\""),
+        _ => None,
+    };
+    let error = match (after, less) {
+        (Some(after), Some(less)) => error.hint(format!(
+            "{written} items were written; the same request with \"after\": \"{after}\"{less} goes on"
         )),
-        None => error,
+        _ => error,
     };
     output.failure(&error);
     Ok(exit_of(answer))

@@ -1,5 +1,7 @@
 //! `handback query` and `handback collections` on real files and databases.
 
+use std::io::Read as _;
+
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -332,6 +334,53 @@ fn a_password_is_never_repeated() {
         assert_ne!(ran.code, 0);
         assert!(!ran.stderr.contains("s3cret"), "{collection}: {ran:?}");
     }
+}
+
+/// Starts a walk, does something in its middle, and gives its code and what it says.
+fn interrupted(sandbox: &Sandbox, collection: &str, middle: impl FnOnce()) -> (i32, String) {
+    let request = list("x", json!({"first": 5})).to_string();
+    let words = ["query", "--collection", collection, "--all", &request];
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let mut command = sandbox.command(&words);
+    let child = command.stdout(writer).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    // The last end that is written to is the child's.
+    drop(command);
+    // It has begun, and waits until more than a pipe holds is read.
+    reader.read_exact(&mut [0; 100]).unwrap();
+    middle();
+    std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_walk_that_fails_tells_how_it_goes_on_only_if_it_does() {
+    let sandbox = shop();
+    query(&sandbox, &[], ORDERS, &list("orders", json!({}))).expect_code(0);
+    let shop = Connection::open(sandbox.path("shop.db")).unwrap();
+    shop.execute_batch(
+        "CREATE TABLE big (id INTEGER PRIMARY KEY, v TEXT);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200)
+         INSERT INTO big SELECT i, hex(zeroblob(2000)) FROM n;",
+    )
+    .unwrap();
+    let big = "x=sqlite:shop.db#big";
+    let (code, stderr) =
+        interrupted(&sandbox, big, || shop.execute_batch("BEGIN EXCLUSIVE").unwrap());
+    assert!(code == 1 && stderr.contains("\"after\": \""), "{code} {stderr}");
+    assert!(stderr.contains("items were written"), "{stderr}");
+    shop.execute_batch("COMMIT").unwrap();
+    let (code, stderr) =
+        interrupted(&sandbox, big, || shop.execute_batch("DROP TABLE big").unwrap());
+    assert!(code == 1 && stderr.contains("NOT_FOUND_RESOURCE"), "{code} {stderr}");
+    assert!(!stderr.contains("after"), "{stderr}");
+    let items: Vec<_> = (0..200).map(|n| json!({"n": n, "v": "x".repeat(4000)})).collect();
+    sandbox.write("big.json", &json!(items).to_string());
+    let (code, stderr) = interrupted(&sandbox, "x=json:big.json#", || {
+        sandbox.write("big.json", &json!(items[1..]).to_string());
+    });
+    assert!(code == 3 && stderr.contains("'after'"), "{code} {stderr}");
+    assert!(!stderr.contains("\"after\""), "{stderr}");
 }
 
 #[test]
