@@ -318,6 +318,15 @@ pub enum CollectionError {
     /// A place of a cursor belongs to a state of the source that is gone: the file was changed.
     #[error("the source has changed since the cursor was given out")]
     Changed,
+    /// A column that a cursor's place has a value of holds values of another type now, which have
+    /// another order: the file was changed.
+    #[error("column '{column}' {change}")]
+    OtherType {
+        /// Which one.
+        column: String,
+        /// What it held and what it holds, for people.
+        change: &'static str,
+    },
     /// A value does not fit its column.
     #[error("column '{field}' takes {expected}")]
     BadValue {

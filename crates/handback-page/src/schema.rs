@@ -149,6 +149,8 @@ pub struct Schema {
     /// Where the key is in an item, if that is not a member of its name.
     key_path: Option<FieldPath>,
     part: String,
+    /// Whether kinds are guessed from what there is.
+    guessed: bool,
     /// The canonical JSON of [`identity`](Self::identity), which every request needs.
     canonical_identity: Vec<u8>,
 }
@@ -159,9 +161,17 @@ impl Schema {
     #[must_use]
     pub fn new(columns: Vec<Column>, key: Vec<String>, shape: Shape) -> Self {
         let (part, canonical_identity) = (String::new(), Vec::new());
-        let (counts_always, key_path) = (false, None);
-        let mut schema =
-            Self { columns, key, shape, counts_always, key_path, part, canonical_identity };
+        let (counts_always, key_path, guessed) = (false, None, false);
+        let mut schema = Self {
+            columns,
+            key,
+            shape,
+            counts_always,
+            key_path,
+            part,
+            guessed,
+            canonical_identity,
+        };
         schema.canonical_identity = handback_token::canonical_json(&schema.identity(), &[]);
         schema
     }
@@ -178,6 +188,16 @@ impl Schema {
     #[must_use]
     pub fn with_part(mut self, part: impl Into<String>) -> Self {
         self.part = part.into();
+        self.canonical_identity = handback_token::canonical_json(&self.identity(), &[]);
+        self
+    }
+
+    /// Says that the kinds of columns are guessed from the values that there are, and may be others
+    /// when items come and go. Cursors are not bound to them: the collection itself has to notice
+    /// a place whose values have another order now.
+    #[must_use]
+    pub fn with_guessed_kinds(mut self) -> Self {
+        self.guessed = true;
         self.canonical_identity = handback_token::canonical_json(&self.identity(), &[]);
         self
     }
@@ -203,7 +223,10 @@ impl Schema {
     /// columns with their types. A table that is made anew with another key is another collection.
     #[must_use]
     pub fn identity(&self) -> serde_json::Value {
-        let kind = |name: &String| self.column(name).map_or("any", |column| column.kind.name());
+        let kind = |name: &String| match self.column(name) {
+            Some(column) if !self.guessed => column.kind.name(),
+            _ => "any",
+        };
         let key: Vec<_> = self.key.iter().map(|name| [name.as_str(), kind(name)]).collect();
         serde_json::json!({"part": self.part, "key": key})
     }

@@ -100,7 +100,8 @@ pub(super) struct PlaceColumn {
 
 impl Plan {
     pub(super) fn new(source: &Source, shape: Shape<'_>) -> Result<Self, CollectionError> {
-        let query = adapted_query(source, shape.query)?;
+        let (_, place) = shape.walk.split();
+        let query = adapted_query(source, shape.query, place)?;
         let served = match serves(&source.table.indexes, &query) {
             Serves::Yes => Served::Directly,
             Serves::No { hint } if source.require_index => {
@@ -110,7 +111,6 @@ impl Plan {
         };
         let selection = Selection::new(source, shape.columns, &query.order)?;
         let fixed = fixed_values(&query);
-        let (_, place) = shape.walk.split();
         let varying = Varying::new(&query.order, &fixed, place);
         let maker = Maker { source, query: &query, select: &selection.sql, varying };
         let by_index = served == Served::Directly;
@@ -135,7 +135,7 @@ pub(super) fn count(
     source: &Source,
     query: &Query,
 ) -> Result<(String, Vec<Scalar>), CollectionError> {
-    let query = adapted_query(source, query)?;
+    let query = adapted_query(source, query, None)?;
     let mut conditions = Conditions::<Sqlite>::new(&source.table);
     let condition = conditions.of_query(&query)?;
     let condition = condition.map_or(String::new(), |condition| format!(" WHERE {condition}"));
@@ -143,7 +143,11 @@ pub(super) fn count(
 }
 
 /// The query in the words of this table.
-fn adapted_query(source: &Source, query: &Query) -> Result<Query, CollectionError> {
+fn adapted_query(
+    source: &Source,
+    query: &Query,
+    place: Option<&[Scalar]>,
+) -> Result<Query, CollectionError> {
     let columns = source.table.columns.iter().filter(|column| column.column.is_searchable());
     let words_max = MAX_WORDS.min(MAX_SEARCH_TESTS / columns.count().max(1));
     if query.search.words().len() > words_max {
@@ -153,7 +157,7 @@ fn adapted_query(source: &Source, query: &Query) -> Result<Query, CollectionErro
     Ok(Query {
         filter: adapted(&query.filter, source.values),
         search: query.search.clone(),
-        order: source.total_order(&query.order),
+        order: source.total_order(&query.order, place),
     })
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use handback_page::scalar;
 use handback_page::{
-    CollectionError, Columns, Fetch, Fetched, FieldPath, ItemText, Order, Places, Query, Row,
+    CollectionError, Columns, Fetch, Fetched, FieldPath, ItemText, Kind, Order, Places, Query, Row,
     Scalar, Schema, Sink, SortKey, Window,
 };
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -30,6 +30,9 @@ pub(crate) struct Source {
     /// end of each place.
     pub(crate) edition: Option<i64>,
     pub(crate) require_index: bool,
+    /// Whether what columns hold was found out by reading all of them. It may be another kind when
+    /// the source has changed, and there may be nulls or none.
+    pub(crate) kinds_are_guessed: bool,
     /// Whether something declared says that no two rows have the same key. Where only an operator
     /// says so, rows may come that do.
     pub(crate) key_is_proven: bool,
@@ -59,20 +62,25 @@ impl Source {
             values: Values::Plain,
             edition: None,
             require_index: false,
+            kinds_are_guessed: false,
             key_is_proven: true,
             plans: Plans::default(),
         }
     }
 
     /// The order, made total by the key of the table if callers do not know it. Which keys may be
-    /// null is what this table says, whatever a caller has seen before.
-    pub(super) fn total_order(&self, order: &Order) -> Order {
-        let key = |key: &SortKey| {
+    /// null is what this table says, whatever a caller has seen before; but where that is guessed, a
+    /// place may be at nulls that are not there any more.
+    pub(super) fn total_order(&self, order: &Order, place: Option<&[Scalar]>) -> Order {
+        let place = place.filter(|_| self.kinds_are_guessed).unwrap_or_default();
+        let places = place.iter().map(Some).chain(std::iter::repeat(None));
+        let key = |(key, place): (&SortKey, Option<&Scalar>)| {
             let column = key.field.column().and_then(|name| self.table.column(name));
-            let nullable = column.map_or(key.nullable, |column| column.column.nullable);
+            let nullable = column.map_or(key.nullable, |column| column.column.nullable)
+                || place.is_some_and(Scalar::is_null);
             SortKey { nullable, ..key.clone() }
         };
-        self.internal.total_order(order.keys().iter().map(key).collect())
+        self.internal.total_order(order.keys().iter().zip(places).map(key).collect())
     }
 
     pub(super) fn column(&self, path: &FieldPath) -> Result<&TableColumn, CollectionError> {
@@ -101,6 +109,9 @@ impl Source {
         let shape = Shape { query: fetch.query, columns: fetch.columns, walk };
         let plan = self.plans.plan(self, shape)?;
         plan.check(place)?;
+        if self.kinds_are_guessed {
+            self.check_kinds(&plan, place.unwrap_or_default())?;
+        }
         let reader = Reader { source: self, plan: &plan, db, place: place.unwrap_or_default() };
         let offset = match fetch.window {
             Window::Offset { offset, .. } => Some(i64::try_from(offset).unwrap_or(i64::MAX)),
@@ -165,6 +176,25 @@ impl Source {
                 sink(reader.row(row)?)?;
                 db.extend(time_limit);
             }
+        }
+        Ok(())
+    }
+
+    /// That the values of a place are still of the kinds of their columns: numbers and text have
+    /// different orders.
+    fn check_kinds(&self, plan: &Plan, place: &[Scalar]) -> Result<(), CollectionError> {
+        for (key, value) in plan.keys.iter().zip(place) {
+            let kind = self.table.column(&key.name).map(|column| &column.column.kind);
+            let change = match (kind, value) {
+                (Some(Kind::Text), Scalar::Int(_) | Scalar::Real(_)) => {
+                    "held numbers, and holds text now"
+                }
+                (Some(Kind::Integer | Kind::Number), Scalar::Text(_)) => {
+                    "held text, and holds numbers now"
+                }
+                _ => continue,
+            };
+            return Err(CollectionError::OtherType { column: key.name.clone(), change });
         }
         Ok(())
     }

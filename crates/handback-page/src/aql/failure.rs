@@ -247,6 +247,22 @@ impl Failure {
                 Some(param_name) => return Self::cursor_outlived(param_name),
                 None => Self::unavailable(name, "the source changed while it was read"),
             },
+            CollectionError::OtherType { ref column, change } => match cursor {
+                Some(param_name) => {
+                    let mut failure = Self::cursor_outlived(param_name);
+                    let column = shortened(column);
+                    failure.details.insert(
+                        "hint".to_owned(),
+                        format!(
+                            "Column '{column}' {change}: start again without '{param_name}', with \
+                             the same filter and sort"
+                        )
+                        .into(),
+                    );
+                    return failure;
+                }
+                None => Self::unavailable(name, "the source changed while it was read"),
+            },
             CollectionError::BadPlace => match cursor {
                 Some(param_name) => return Self::cursor(param_name, Reason::Malformed.into()),
                 None => Self::unavailable(name, "unexpected place"),

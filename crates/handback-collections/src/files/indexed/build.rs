@@ -198,7 +198,7 @@ fn source(columns: Vec<Column>, format: Format, options: &FileOptions, edition: 
     }));
     let shown = columns.len();
     let key: Vec<_> = options.key.iter().cloned().collect();
-    let schema = Schema::new(columns.clone(), key, Shape::Closed);
+    let schema = Schema::new(columns.clone(), key, Shape::Closed).with_guessed_kinds();
     let none = Affinity::Blob.name();
     let mut columns: Vec<_> = columns
         .into_iter()
@@ -226,6 +226,7 @@ fn source(columns: Vec<Column>, format: Format, options: &FileOptions, edition: 
         Format::Jsonl => (Items::Text("item".to_owned()), Values::Json),
         Format::Csv => (Items::Columns(shown), Values::Plain),
     };
+    source.kinds_are_guessed = true;
     source.edition = options.key.is_none().then_some(edition);
     source.require_index = options.sqlite.require_index;
     source

@@ -25,7 +25,12 @@ pub(super) fn fill(
     let mut columns = Vec::new();
     let mut items = 0;
     let mut first = Records::open(file, options.delimiter)?;
-    for name in unique_names(&first.header()?)? {
+    let mut header = first.header()?;
+    if let (true, Some(key)) = (header.is_empty(), &options.key) {
+        // Of an empty file, this is known.
+        header.push_field(key.as_bytes());
+    }
+    for name in unique_names(&header)? {
         columns.push(Guess {
             name,
             numbers: Numbers::Integers,
@@ -60,7 +65,11 @@ pub(super) fn fill(
         add(&mut insert, number, &second.record, &columns).map_err(|e| failure(&e))?;
     }
     progress(total, total);
-    let columns = with_presets(columns, options.key.as_deref());
+    let mut columns = with_presets(columns, options.key.as_deref());
+    for column in &mut columns {
+        // Also if there is no row that has it.
+        column.nullable &= options.key.as_ref() != Some(&column.name);
+    }
     Ok(Filled { columns, items })
 }
 
@@ -126,7 +135,7 @@ impl Guess {
 
     fn into_column(self) -> Column {
         let kind = match self.numbers {
-            _ if !self.has_values => Kind::Text,
+            _ if !self.has_values => Kind::Any,
             Numbers::Integers => Kind::Integer,
             Numbers::Doubles => Kind::Number,
             Numbers::None => Kind::Text,

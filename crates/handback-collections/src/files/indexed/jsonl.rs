@@ -42,6 +42,10 @@ pub(super) fn fill(
             progress(reported, total);
         }
     }
+    if let (0, Some(key)) = (filling.items, &options.key) {
+        // Of an empty file, this is known.
+        filling.column(key.clone())?;
+    }
     drop(filling.insert);
     progress(total, total);
     let columns = filling.columns.into_schema(options.key.as_deref(), filling.items);

@@ -6,7 +6,9 @@
 //! that it was made of (length, time of change, inode), and every read compares: a file that was
 //! changed is indexed anew. Without a key a place is a line number, and belongs to one state of the
 //! file: afterwards it is [`Changed`](handback_page::CollectionError::Changed). With a
-//! [key](FileOptions::key) a walk survives.
+//! [key](FileOptions::key) a walk survives, also that the file is empty for a while. A place with
+//! numbers of a column of a CSV file that holds text now, or the other way round, is
+//! [`OtherType`](handback_page::CollectionError::OtherType).
 //!
 //! | | JSONL | CSV |
 //! |---|---|---|
@@ -16,7 +18,7 @@
 //! | null | null, or no such member | an empty cell |
 //! | lines without anything | skipped | skipped |
 //!
-//! A column of a CSV file is numeric only if all its cells are numbers as a program writes them:
+//! A column of a CSV file without any value takes all. One is numeric only if all its cells are numbers as a program writes them:
 //! `007`, `1.50` and `+1` make it text, since something would be lost. In a JSONL file, arrays and
 //! objects are neither compared nor looked into, but searched; integers beyond 64 bits are compared
 //! as doubles. Truth values sort behind text, and so do decimals that no double is written as, which

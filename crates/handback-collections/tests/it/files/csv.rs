@@ -34,7 +34,7 @@ fn rows_are_objects_with_typed_columns() {
             ("name", Kind::Text, true, Preset::Minimal),
             ("price", Kind::Number, false, Preset::Standard),
             ("code", Kind::Text, false, Preset::Standard),
-            ("empty", Kind::Text, true, Preset::Standard),
+            ("empty", Kind::Any, true, Preset::Standard),
         ]
     );
     assert_eq!(found(&t, &json!({"price": {"gt": 1.5}}), "id"), [2, -3]);

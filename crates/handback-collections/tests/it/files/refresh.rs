@@ -3,9 +3,11 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use handback_collections::files::{FileOptions, JsonlCollection};
-use handback_page::{Collection, CollectionError, Window};
+use handback_page::{Collection, CollectionError, Scalar, Window};
+use serde_json::{Value, json};
 
 use super::support::*;
+use crate::engine::Asker;
 use crate::support::*;
 
 fn lines(ids: impl IntoIterator<Item = u32>) -> String {
@@ -29,7 +31,7 @@ fn a_changed_file_is_read_anew_and_its_old_places_are_refused() {
     let again = file.jsonl();
     let window = Window::Backward { before: Some(&place), limit: 2 };
     assert!(matches!(fetch(&again, &query, window), Err(CollectionError::Changed)));
-    for place in [vec![], place[..1].to_vec(), vec![handback_page::Scalar::Null; 2]] {
+    for place in [vec![], place[..1].to_vec(), vec![Scalar::Null; 2]] {
         let window = Window::Forward { after: Some(&place), limit: 2 };
         let error = fetch(&t, &query, window).unwrap_err();
         let expected =
@@ -50,6 +52,117 @@ fn with_a_key_a_walk_survives_a_change() {
     let page = fetch(&t, &query, Window::Forward { after: Some(place), limit: 5 }).unwrap();
     assert_eq!(member(&page.rows, "id"), [4, 5]);
     assert!(page.more_before && !page.more_after);
+}
+
+/// The rows behind a place, by their key.
+fn behind(t: &dyn Collection, sort: &[&str], place: &[Scalar]) -> Result<Vec<Value>, String> {
+    let window = Window::Forward { after: Some(place), limit: 9 };
+    let fetched = fetch(t, &sorted(t, sort), window).map_err(|error| error.to_string())?;
+    Ok(member(&fetched.rows, "id"))
+}
+
+#[test]
+fn with_a_key_a_walk_survives_that_all_rows_go_and_come() {
+    let key = || FileOptions::default().key("id");
+    let jsonl = TestFile::new(lines([5, 1, 3]));
+    let csv = TestFile::new("id,name\n5,e\n1,a\n3,c\n");
+    let collections: [(_, Box<dyn Collection>, _); 2] = [
+        (&jsonl, Box::new(jsonl.try_jsonl(key()).unwrap()), &[""][..]),
+        (&csv, Box::new(csv.try_csv(key()).unwrap()), &["", "\u{feff}", "id,name\n", "id,name"]),
+    ];
+    for (file, t, empty) in collections {
+        let identity = t.schema().unwrap().identity();
+        let window = Window::Forward { after: None, limit: 2 };
+        let place = fetch(&*t, &sorted(&*t, &[]), window).unwrap().rows[1].place.clone();
+        assert_eq!(place, [Scalar::Int(3)]);
+        for content in empty {
+            file.write(content);
+            assert_eq!(behind(&*t, &[], &place), Ok(vec![]), "{content:?}");
+            assert_eq!(behind(&*t, &["-id"], &place), Ok(vec![]));
+            assert_eq!(t.count(&query(&*t, &json!({"id": {"gt": 3}}), &[])).unwrap(), 0);
+            assert_eq!(t.schema().unwrap().identity(), identity);
+            assert!(!t.schema().unwrap().column("id").unwrap().nullable);
+        }
+    }
+    // Without a key, an empty CSV file has no names.
+    let nameless = TestFile::new("").try_csv(FileOptions::default());
+    assert_eq!(damage(nameless), "there is no first line with names");
+}
+
+#[test]
+fn a_walk_goes_on_from_nulls_that_are_gone() {
+    let key = || FileOptions::default().key("id");
+    let jsonl = |rows: &[(u32, Option<u32>)]| -> String {
+        rows.iter().map(|(id, v)| format!("{}\n", json!({"id": id, "v": v}))).collect()
+    };
+    let csv = |rows: &[(u32, Option<u32>)]| -> String {
+        let cell = |v: &Option<u32>| v.map(|v| v.to_string()).unwrap_or_default();
+        let rows = rows.iter().map(|(id, v)| format!("{id},{}\n", cell(v)));
+        format!("id,v\n{}", rows.collect::<String>())
+    };
+    let before = [(1, Some(5)), (2, None), (3, None), (4, Some(6))];
+    let after = [(1, Some(5)), (3, Some(7)), (4, Some(6))];
+    let files = [TestFile::new(jsonl(&before)), TestFile::new(csv(&before))];
+    let [lines, rows] = &files;
+    let lines_of: Box<dyn Collection> = Box::new(lines.try_jsonl(key()).unwrap());
+    let rows_of: Box<dyn Collection> = Box::new(rows.try_csv(key()).unwrap());
+    let place = [Scalar::Null, Scalar::Int(2)];
+    for (file, t, content) in [(lines, lines_of, jsonl(&after)), (rows, rows_of, csv(&after))] {
+        assert_eq!(behind(&*t, &["v"], &place), Ok(vec![json!(3)]));
+        assert_eq!(behind(&*t, &["v!"], &place), Ok(vec![json!(3), json!(1), json!(4)]));
+        file.write(content);
+        assert!(!t.schema().unwrap().column("v").unwrap().nullable);
+        assert_eq!(behind(&*t, &["v"], &place), Ok(vec![]));
+        assert_eq!(behind(&*t, &["v!"], &place), Ok(vec![json!(1), json!(4), json!(3)]));
+        let window = Window::Backward { before: Some(&place), limit: 9 };
+        let page = fetch(&*t, &sorted(&*t, &["v"]), window).unwrap();
+        assert_eq!(member(&page.rows, "id"), [1, 4, 3]);
+    }
+}
+
+#[test]
+fn a_column_of_a_csv_file_that_holds_another_type_ends_its_walks() {
+    let file = TestFile::new("id,v\n5,1\n10,2\n9,3\n");
+    let t = file.try_csv(FileOptions::default().key("id")).unwrap();
+    let identity = t.schema().unwrap().identity();
+    let place = [Scalar::Int(9)];
+    assert_eq!(behind(&t, &[], &place), Ok(vec![json!(10)]));
+    let by_v = [Scalar::Int(1), Scalar::Int(5)];
+    assert_eq!(behind(&t, &["v"], &by_v), Ok(vec![json!(10), json!(9)]));
+    // Numbers are numbers.
+    file.write("id,v\n5,1\n9.5,2\n9,3\n");
+    assert_eq!(behind(&t, &[], &place), Ok(vec![json!(9.5)]));
+    file.write("id,v\n5,1\n10,x\n9,3\n");
+    assert_eq!(behind(&t, &[], &place), Ok(vec![json!(10)]));
+    let told = "column 'v' held numbers, and holds text now";
+    assert_eq!(behind(&t, &["v"], &by_v), Err(told.to_owned()));
+    file.write("id,v\n5,1\n10,2\nx9,3\n");
+    let told = "column 'id' held numbers, and holds text now";
+    assert_eq!(behind(&t, &[], &place), Err(told.to_owned()));
+    assert_eq!(t.schema().unwrap().identity(), identity);
+    let text = [Scalar::Text("9".into())];
+    assert_eq!(behind(&t, &[], &text), Ok(vec![json!("x9")]));
+    file.write("id,v\n10,2\n");
+    let told = "column 'id' held text, and holds numbers now";
+    assert_eq!(behind(&t, &[], &text), Err(told.to_owned()));
+}
+
+#[test]
+fn whoever_walks_a_column_of_another_type_is_told_to_start_again() {
+    let file = TestFile::new("id\n5\n10\n9\n");
+    let asker = Asker::new(file.try_csv(FileOptions::default().key("id")).unwrap());
+    let page = asker.page(&json!({"first": 1}));
+    let next = json!({"first": 1, "after": page["pageInfo"]["endCursor"]});
+    file.write("id\n6\n11\n");
+    assert_eq!(asker.members(&next, "id"), [6]);
+    file.write("id\n");
+    assert_eq!(asker.page(&next)["items"], json!([]));
+    file.write("id\n6\nx\n");
+    let details = asker.list(&next)["error"]["details"].clone();
+    assert_eq!(details["actual_type"], "expired cursor");
+    let hint = "Column 'id' held numbers, and holds text now: start again without 'after', with the \
+                same filter and sort";
+    assert_eq!(details["hint"], hint);
 }
 
 #[test]
