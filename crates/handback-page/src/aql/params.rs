@@ -330,6 +330,12 @@ fn check_combination(given: &[&'static str]) -> Result<(), Failure> {
             "conflicting parameters",
             "Use 'first' with 'after', or 'last' with 'before'",
         )
+    } else if has("after") && has("before") {
+        (
+            "Cannot use 'after' without 'first', nor together with 'before'",
+            "conflicting parameters",
+            "Use 'first' with 'after', or 'last' with 'before'",
+        )
     } else if has("after") && !has("first") {
         (
             "Cannot use 'after' without 'first'",
