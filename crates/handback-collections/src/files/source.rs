@@ -72,11 +72,17 @@ impl From<&Metadata> for Stamp {
     }
 }
 
-/// An open file in the state in which it was opened.
+/// `EF BB BF`, which some programs put in front of UTF-8.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// An open file in the state in which it was opened. Its bytes are those behind the byte order mark,
+/// if it has one.
 #[derive(Debug)]
 pub(crate) struct FileSource {
     file: File,
     stamp: Stamp,
+    /// How many bytes the mark has.
+    skipped: u64,
 }
 
 impl FileSource {
@@ -85,7 +91,10 @@ impl FileSource {
         Stamp::of(path)?;
         let file = File::open(path).map_err(|error| unreadable(&error))?;
         let metadata = file.metadata().map_err(|error| unreadable(&error))?;
-        Ok(Self { stamp: Stamp::from(&metadata), file })
+        let mut start = [0; BYTE_ORDER_MARK.len()];
+        let is_marked = read_exact_at(&file, &mut start, 0).is_ok() && start == BYTE_ORDER_MARK;
+        let skipped = if is_marked { start.len() as u64 } else { 0 };
+        Ok(Self { stamp: Stamp::from(&metadata), file, skipped })
     }
 
     pub(crate) const fn stamp(&self) -> Stamp {
@@ -104,7 +113,7 @@ impl FileSource {
 
 impl ByteSource for FileSource {
     fn size_bytes(&self) -> u64 {
-        self.stamp.len
+        self.stamp.len.saturating_sub(self.skipped)
     }
 
     fn edition(&self) -> u64 {
@@ -115,7 +124,7 @@ impl ByteSource for FileSource {
         let len = usize::try_from(range.end.saturating_sub(range.start))
             .map_err(|_| CollectionError::Changed)?;
         let mut bytes = vec![0; len];
-        match read_exact_at(&self.file, &mut bytes, range.start) {
+        match read_exact_at(&self.file, &mut bytes, range.start + self.skipped) {
             Ok(()) => {}
             // It was cut.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {

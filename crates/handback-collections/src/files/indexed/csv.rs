@@ -9,9 +9,9 @@ use rusqlite::{Connection, Statement};
 
 use super::build::{Filled, sql_name};
 use super::collection::Progress;
-use super::jsonl::{BYTE_ORDER_MARK, PROGRESS_BYTES};
+use super::jsonl::PROGRESS_BYTES;
 use super::options::{FileOptions, MAX_CSV_COLUMNS, MAX_LINE_BYTES};
-use crate::files::source::unreadable;
+use crate::files::source::{BYTE_ORDER_MARK, unreadable};
 use crate::sqlite::failure;
 
 /// Reads the file twice: what a column holds is known only at its end.

@@ -14,14 +14,11 @@ use serde_json::Value;
 use super::build::{Filled, sql_name};
 use super::collection::Progress;
 use super::options::{FileOptions, MAX_JSONL_COLUMNS, MAX_LINE_BYTES};
-use crate::files::source::unreadable;
+use crate::files::source::{BYTE_ORDER_MARK, unreadable};
 use crate::sqlite::{CONTAINER, encode, failure};
 
 /// Between two reports of progress.
 pub(super) const PROGRESS_BYTES: u64 = 1 << 20;
-
-/// `EF BB BF`, which some programs put in front of UTF-8.
-pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 pub(super) fn fill(
     db: &Connection,

@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use handback_collections::files::{FileOptions, JsonlCollection};
+use handback_collections::files::{
+    FileOptions, JsonFileCollection, JsonFileOptions, JsonlCollection, TextFileCollection,
+};
 use handback_page::{Collection, CollectionError, Scalar, Window};
 use serde_json::{Value, json};
 
@@ -288,4 +290,26 @@ fn what_a_killed_process_left_behind_is_removed_after_a_day() {
     left.retain(|name| !name.to_string_lossy().ends_with(".sqlite"));
     left.sort();
     assert_eq!(left, [".index-new", "other"]);
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_in_every_kind_of_file() {
+    let marked = |text: &str| TestFile::new(format!("\u{feff}{text}"));
+    let file = marked("[{\"id\":1},{\"id\":2}]");
+    let json = JsonFileCollection::open(file.path(), JsonFileOptions::new()).unwrap();
+    assert_eq!(member(&walk(&json, &sorted(&json, &[]), 1), "id"), [1, 2]);
+    let file = marked("one\ntwo\n");
+    let text = TextFileCollection::open(file.path()).unwrap();
+    assert_eq!(member(&walk(&text, &sorted(&text, &["-text"]), 1), "text"), ["two", "one"]);
+    assert_eq!(member(&walk_back(&text, &sorted(&text, &[]), 1), "line"), [1, 2]);
+    let jsonl = marked("{\"id\":1}\n");
+    assert_eq!(found(&jsonl.jsonl(), &json!({"id": 1}), "id"), [1]);
+    let csv = marked("\"id\"\n1\n");
+    assert_eq!(found(&csv.csv(), &json!({"id": 1}), "id"), [1]);
+    // A mark alone is an empty file, and one in the middle is text.
+    let file = marked("");
+    let text = TextFileCollection::open(file.path()).unwrap();
+    assert!(walk(&text, &sorted(&text, &[]), 1).is_empty());
+    file.write("a\n\u{feff}b");
+    assert_eq!(member(&walk(&text, &sorted(&text, &[]), 5), "text"), ["a", "\u{feff}b"]);
 }
