@@ -51,6 +51,7 @@ pub(super) struct Relation {
     /// Whether tables inherit from it, by old style: their rows are among its own, but its keys do
     /// not hold for them.
     has_heirs: bool,
+    has_columns: bool,
 }
 
 /// What sort of relation.
@@ -90,8 +91,14 @@ impl Sort {
 #[derive(Debug)]
 pub(super) enum LookError {
     NotFound,
-    NoKey { hint: String },
-    BadKey { hint: String },
+    /// The database user may not read one of its columns.
+    Denied,
+    NoKey {
+        hint: String,
+    },
+    BadKey {
+        hint: String,
+    },
     Fault(Fault),
 }
 
@@ -116,13 +123,13 @@ pub(super) async fn look(
 ) -> Result<Layout, LookError> {
     let relation = relation(session, schema, table).await?.ok_or(LookError::NotFound)?;
     let described = columns(session, relation.oid).await?;
+    if described.is_empty() && relation.has_columns {
+        return Err(LookError::Denied);
+    }
     let indexes = indexes(session, relation.oid, &described).await?;
     let declared = if relation.has_heirs { None } else { declared_key(&indexes, &described) };
     let (key, key_is_unproven) = choose_key(options, declared, &described, relation.sort)?;
-    let (columns, fields) = described
-        .iter()
-        .map(|described| types::column(described, key.contains(&described.name)))
-        .unzip();
+    let (columns, fields) = types::columns(&described, &key);
     let name = format!("{}.{}", quoted(schema), quoted(table));
     let indexes = indexes.into_iter().map(|found| found.index).collect();
     let table = Table { name, columns, key, indexes };
@@ -141,12 +148,15 @@ async fn relation(
     let Some(sort) = Sort::of(row.try_get(1)?) else { return Ok(None) };
     let rows_estimated = Some(row.try_get::<_, f64>(2)?).filter(|rows| *rows >= 0.0);
     let has_heirs = sort == Sort::Table && row.try_get(3)?;
-    Ok(Some(Relation { oid: row.try_get(0)?, sort, rows_estimated, has_heirs }))
+    let has_columns = row.try_get(4)?;
+    Ok(Some(Relation { oid: row.try_get(0)?, sort, rows_estimated, has_heirs, has_columns }))
 }
 
 const RELATION: &str = "\
 SELECT c.oid, c.relkind::text, c.reltuples::float8, \
-    EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = c.oid) \
+    EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = c.oid), \
+    EXISTS (SELECT 1 FROM pg_attribute a \
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) \
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
 WHERE n.nspname = $1 AND c.relname = $2";
 

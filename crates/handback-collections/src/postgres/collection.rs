@@ -60,6 +60,7 @@ impl PostgresCollection {
             LookError::NotFound => {
                 PostgresError::NotFound { schema: schema.to_owned(), table: table.to_owned() }
             }
+            LookError::Denied => PostgresError::Denied { table: name() },
             LookError::NoKey { hint } => PostgresError::NoKey { table: name(), hint },
             LookError::BadKey { hint } => PostgresError::BadKey { table: name(), hint },
             LookError::Fault(fault) => PostgresError::Source(fault.into_error()),
@@ -82,6 +83,9 @@ impl PostgresCollection {
         let found = look(&self.source, &self.schema, &self.table, &self.options);
         let layout = Arc::new(found.map_err(|error| match error {
             LookError::NotFound => gone("the table was dropped or renamed"),
+            LookError::Denied => {
+                CollectionError::Unavailable("the database user may not read it".to_owned())
+            }
             LookError::NoKey { .. } | LookError::BadKey { .. } => {
                 gone("the table has another key than before")
             }

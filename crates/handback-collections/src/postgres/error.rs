@@ -28,6 +28,12 @@ pub enum PostgresError {
         /// What was looked for.
         table: String,
     },
+    /// The database user may read none of its columns.
+    #[error("the database user may not read {table}: it needs SELECT on it")]
+    Denied {
+        /// Which table or view.
+        table: String,
+    },
     /// Nothing tells rows apart.
     #[error("rows of {table} cannot be told apart")]
     NoKey {

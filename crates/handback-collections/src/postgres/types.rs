@@ -66,6 +66,27 @@ pub(super) struct Field {
 /// for names of results, which `ORDER BY` looks for first.
 pub(super) const ALIAS: &str = "t";
 
+/// What pages know of the columns of a table with this key, and how they are read.
+pub(super) fn columns(described: &[Described], key: &[String]) -> (Vec<TableColumn>, Vec<Field>) {
+    let read = |described: &Described| column(described, key.contains(&described.name));
+    let (mut columns, fields): (Vec<_>, Vec<_>) = described.iter().map(read).unzip();
+    if let Some(title) = title(&columns).and_then(|title| columns.get_mut(title)) {
+        title.column.preset = Preset::Minimal;
+    }
+    (columns, fields)
+}
+
+/// The number of the column that says what an item is called: as in SQLite, `name`, else `title`,
+/// else the first one of text.
+fn title(columns: &[TableColumn]) -> Option<usize> {
+    let named = |name: &str| {
+        columns.iter().position(|column| column.column.name.eq_ignore_ascii_case(name))
+    };
+    named("name")
+        .or_else(|| named("title"))
+        .or_else(|| columns.iter().position(|column| column.column.kind == Kind::Text))
+}
+
 /// What pages know of a column, and how it is read.
 pub(super) fn column(described: &Described, is_key: bool) -> (TableColumn, Field) {
     let name = format!("{ALIAS}.{}", quoted(&described.name));
@@ -73,7 +94,7 @@ pub(super) fn column(described: &Described, is_key: bool) -> (TableColumn, Field
     let column = Column {
         name: described.name.clone(),
         nullable: !described.not_null && !is_key,
-        preset: preset(&described.name, &kind, is_key),
+        preset: preset(&kind, is_key),
         kind,
     };
     let field = Field { number: described.number, form, select };
@@ -127,8 +148,8 @@ fn classify_user(described: &Described, name: &str) -> (Kind, Form, String, Stri
     (kind, Form::Text, text, own)
 }
 
-fn preset(name: &str, kind: &Kind, is_key: bool) -> Preset {
-    if is_key || matches!(name.to_ascii_lowercase().as_str(), "name" | "title") {
+fn preset(kind: &Kind, is_key: bool) -> Preset {
+    if is_key {
         Preset::Minimal
     } else if matches!(kind, Kind::Blob) {
         Preset::Full

@@ -194,6 +194,15 @@ fn columns_that_may_not_be_read_are_not_there() {
     let window = handback_page::Window::Forward { after: None, limit: 5 };
     let error = t.fetch(&super::support::fetch(&all, window)).unwrap_err().to_string();
     assert!(error.contains("may not read"), "{error}");
+    // Nothing of it may be read: that is told, and not that it has no key.
+    db.execute(&format!("REVOKE SELECT (id) ON t FROM \"{role}\""));
+    let error = source.open(&db.schema, "t", PostgresOptions::default()).unwrap_err();
+    let table = format!("{}.t", db.schema);
+    let told = format!("the database user may not read {table}: it needs SELECT on it");
+    assert_eq!(error.to_string(), told);
+    db.execute("CREATE TABLE bare ()");
+    let error = source.open(&db.schema, "bare", PostgresOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("cannot be told apart"), "{error}");
     drop(source);
     db.execute(&format!("DROP OWNED BY \"{role}\"; DROP ROLE \"{role}\""));
 }
@@ -222,4 +231,27 @@ fn people_are_told_what_there_is() {
     assert_eq!(preset("name"), Preset::Minimal);
     assert_eq!(preset("a"), Preset::Standard);
     assert_eq!(preset("data"), Preset::Full);
+}
+
+#[test]
+fn an_item_is_called_by_one_column_as_in_sqlite() {
+    let Some(db) = Db::new(
+        "CREATE TABLE a (id int PRIMARY KEY, note text, title text, \"Name\" text);
+         CREATE TABLE b (id int PRIMARY KEY, note varchar(9), title int);
+         CREATE TABLE c (id int PRIMARY KEY, n int, note varchar(9), more text);
+         CREATE TABLE d (id int PRIMARY KEY, n int)",
+    ) else {
+        return;
+    };
+    for (table, expected) in [
+        ("a", &["id", "Name"][..]),
+        ("b", &["id", "title"]),
+        ("c", &["id", "note"]),
+        ("d", &["id"]),
+    ] {
+        let schema = db.open(table).schema().unwrap();
+        let minimal = schema.columns().iter().filter(|column| column.preset == Preset::Minimal);
+        let names: Vec<_> = minimal.map(|column| column.name.as_str()).collect();
+        assert_eq!(names, expected, "{table}");
+    }
 }
