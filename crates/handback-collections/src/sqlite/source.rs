@@ -379,7 +379,7 @@ impl<'a> Reader<'a> {
                 ValueRef::Integer(int) => Scalar::Int(int.into()),
                 ValueRef::Real(real) => Scalar::Real(real),
                 ValueRef::Blob(bytes) => Scalar::Blob(bytes.to_vec()),
-                found @ ValueRef::Text(_) => Scalar::Text(text(found, &key.name)?.to_owned()),
+                ValueRef::Text(bytes) => Scalar::Text(self.text(row, bytes, &key.name)?.to_owned()),
             };
             place.push(scalar);
         }
@@ -389,7 +389,9 @@ impl<'a> Reader<'a> {
 
     fn write_item(&self, row: &rusqlite::Row<'_>, out: &mut String) -> Result<(), CollectionError> {
         if let Items::Text(_) = &self.source.items {
-            out.push_str(text(value(row, 0)?, "item")?);
+            if let ValueRef::Text(bytes) = value(row, 0)? {
+                out.push_str(self.text(row, bytes, "item")?);
+            }
             return Ok(());
         }
         for (number, member) in self.plan.members.iter().enumerate() {
@@ -399,13 +401,55 @@ impl<'a> Reader<'a> {
                 ValueRef::Integer(int) => write_integer(int, out),
                 ValueRef::Real(real) => scalar::write_real(real, out),
                 ValueRef::Blob(bytes) => scalar::write_blob(bytes, out),
-                found @ ValueRef::Text(_) => {
-                    scalar::write_text(text(found, &member.name)?, out);
+                ValueRef::Text(bytes) => {
+                    scalar::write_text(self.text(row, bytes, &member.name)?, out);
                 }
             }
         }
         out.push_str(if self.plan.members.is_empty() { "{}" } else { "}" });
         Ok(())
+    }
+
+    /// The text of a column of a row.
+    fn text<'r>(
+        &self,
+        row: &rusqlite::Row<'_>,
+        bytes: &'r [u8],
+        column: &str,
+    ) -> Result<&'r str, CollectionError> {
+        std::str::from_utf8(bytes).map_err(|_| {
+            let row = self.name_of(row);
+            let text = format!("column '{column}' of the row {row} holds text that is not UTF-8");
+            CollectionError::Damaged(text)
+        })
+    }
+
+    /// What a row is told by: its key.
+    #[cold]
+    fn name_of(&self, row: &rusqlite::Row<'_>) -> String {
+        /// How many characters of a value are told.
+        const SHOWN_CHARS: usize = 64;
+        let is_key = |key: &&PlaceColumn| self.source.table.key.contains(&key.name);
+        let shown = self.plan.keys.iter().filter(is_key).map(|key| {
+            let mut text = String::new();
+            match row.get_ref(key.result) {
+                Ok(ValueRef::Integer(int)) => write_integer(int, &mut text),
+                Ok(ValueRef::Real(real)) => scalar::write_real(real, &mut text),
+                Ok(ValueRef::Text(bytes)) => match std::str::from_utf8(bytes) {
+                    Ok(value) => scalar::write_text(value, &mut text),
+                    Err(_) => scalar::write_blob(bytes, &mut text),
+                },
+                Ok(ValueRef::Blob(bytes)) => scalar::write_blob(bytes, &mut text),
+                Ok(ValueRef::Null) | Err(_) => text.push_str("null"),
+            }
+            let end = text.char_indices().nth(SHOWN_CHARS).map(|(end, _)| end);
+            if let Some(end) = end {
+                text.truncate(end);
+                text.push('…');
+            }
+            format!("{} = {text}", key.name)
+        });
+        format!("({})", shown.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -450,16 +494,6 @@ fn prepared<'db>(db: &'db Connection, sql: &str) -> Result<CachedStatement<'db>,
 
 fn value<'r>(row: &'r rusqlite::Row<'_>, number: usize) -> Result<ValueRef<'r>, CollectionError> {
     row.get_ref(number).map_err(|e| failure(&e))
-}
-
-fn text<'r>(value: ValueRef<'r>, column: &str) -> Result<&'r str, CollectionError> {
-    let bytes = match value {
-        ValueRef::Text(bytes) => bytes,
-        _ => b"",
-    };
-    std::str::from_utf8(bytes).map_err(|_| {
-        CollectionError::Damaged(format!("column '{column}' holds text that is not UTF-8"))
-    })
 }
 
 fn bind(

@@ -520,8 +520,8 @@ pub(crate) fn projected(
     if is_done {
         return Ok(item);
     }
-    selection.apply(&item).map(ItemText::from).map_err(|error| {
-        let damaged = crate::CollectionError::Damaged(error.to_string());
+    selection.apply(&item).map(ItemText::from).map_err(|_| {
+        let damaged = crate::CollectionError::Damaged("an item is not JSON".to_owned());
         Failure::collection(damaged, name, None)
     })
 }

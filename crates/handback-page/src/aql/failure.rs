@@ -293,8 +293,10 @@ impl Failure {
             CollectionError::Unavailable(_) => {
                 Self::unavailable(name, "the source is not available; try again later")
             }
-            CollectionError::Damaged(_) => {
-                Self::unavailable(name, "the source holds something unreadable")
+            // What it is and where: nobody else can put it right.
+            CollectionError::Damaged(text) => {
+                let why = format!("the source holds something unreadable: {}", cut_hint(&text));
+                Self::unavailable(name, &why)
             }
             CollectionError::Refused(_) => {
                 Self::unavailable(name, "the source did not take the question")

@@ -17,6 +17,9 @@ use super::options::{FileOptions, MAX_JSONL_COLUMNS, MAX_LINE_BYTES};
 use crate::files::source::{BYTE_ORDER_MARK, unreadable};
 use crate::sqlite::{CONTAINER, encode, failure};
 
+/// How deep arrays and objects may be nested: what `serde_json` takes.
+const MAX_NESTING: usize = 127;
+
 /// Between two reports of progress.
 pub(super) const PROGRESS_BYTES: u64 = 1 << 20;
 
@@ -106,8 +109,16 @@ struct Filling<'a> {
 impl Filling<'_> {
     fn add(&mut self, number: u64, line: &str, key: Option<&str>) -> Result<(), CollectionError> {
         let bad = |error: serde_json::Error| {
-            let column = error.column();
-            CollectionError::Damaged(format!("line {number} is not JSON, at column {column}"))
+            let (column, text) = (error.column(), error.to_string());
+            // What is JSON all the same has no kind of error of its own.
+            let what = if text.starts_with("recursion limit exceeded") {
+                format!("has arrays and objects in more than {MAX_NESTING} levels")
+            } else if text.starts_with("number out of range") {
+                "has a number that no double holds".to_owned()
+            } else {
+                "is not JSON".to_owned()
+            };
+            CollectionError::Damaged(format!("line {number} {what}, at column {column}"))
         };
         let mut nested = String::new();
         let mut values: Vec<(usize, SqlValue)> = Vec::new();

@@ -333,3 +333,20 @@ fn decimals_are_numbers_and_compared_exactly() {
     let sorted = walk(&json, &sorted(&json, &["v"]), 2);
     assert_eq!(member(&sorted, "id"), [4, 5, 1, 6, 3, 2, 7]);
 }
+
+#[test]
+fn json_that_cannot_be_kept_is_told_apart_from_what_is_none() {
+    let nested = |levels: usize| format!("1\n{}{}\n", "[".repeat(levels), "]".repeat(levels));
+    TestFile::new(nested(127)).jsonl();
+    for (content, expected) in [
+        (nested(128), "line 2 has arrays and objects in more than 127 levels, at column 128"),
+        (
+            "{\"a\":1}\n\n{\"a\":1e400}\n".to_owned(),
+            "line 3 has a number that no double holds, at column 10",
+        ),
+        ("[1]\n[-1e999]".to_owned(), "line 2 has a number that no double holds, at column 7"),
+        ("{\"a\":1}\n{\"a\"}\n".to_owned(), "line 2 is not JSON, at column 5"),
+    ] {
+        assert_eq!(damage(TestFile::new(content).try_jsonl(FileOptions::default())), expected);
+    }
+}

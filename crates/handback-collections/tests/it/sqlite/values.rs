@@ -1,12 +1,13 @@
 //! What values look like, and how filters compare them.
 
-use handback_collections::sqlite::{Key, SqliteOptions};
+use handback_collections::sqlite::{Key, SqliteCollection, SqliteOptions};
 use handback_page::{
     Collection, CollectionError, Fetch, Kind, Places, Preset, Query, Search, Window,
 };
 use serde_json::json;
 
 use super::support::*;
+use crate::engine::Asker;
 use crate::support::*;
 
 #[test]
@@ -379,4 +380,35 @@ fn what_sqlite_does_not_take_is_not_called_damaged() {
     let window = Window::Forward { after: None, limit: 1 };
     let error = fetch(&t, &sorted(&t, &[]), window).unwrap_err();
     assert!(matches!(error, CollectionError::Refused(_)), "{error}");
+}
+
+#[test]
+fn text_that_is_no_utf8_is_told_by_its_row_and_column() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT NOT NULL, b TEXT NOT NULL, v TEXT,
+                        UNIQUE (a, b));
+         INSERT INTO t VALUES (1, 'x', 'y', 'ok'), (7, 'x', 'z', CAST(x'ff' AS TEXT));
+         CREATE TABLE k(id TEXT NOT NULL PRIMARY KEY);
+         INSERT INTO k VALUES (CAST(x'ff' AS TEXT));",
+    );
+    let told = |t: SqliteCollection, sort: &[&str]| {
+        let window = Window::Forward { after: None, limit: 9 };
+        match fetch(&t, &sorted(&t, sort), window).unwrap_err() {
+            CollectionError::Damaged(text) => text,
+            other => panic!("{other}"),
+        }
+    };
+    let expected = "column 'v' of the row (id = 7) holds text that is not UTF-8";
+    assert_eq!(told(db.open("t"), &[]), expected);
+    assert_eq!(told(db.open("t"), &["-v"]), expected);
+    let by = told(db.open_by("t", &["a", "b"]), &[]);
+    assert_eq!(by, "column 'v' of the row (a = \"x\", b = \"z\") holds text that is not UTF-8");
+    let key = told(db.open("k"), &[]);
+    assert_eq!(
+        key,
+        "column 'id' of the row (id = {\"$blob\":\"_w\"}) holds text that is not UTF-8"
+    );
+    let answer = Asker::new(db.open("t")).list(&json!({}));
+    let why = format!("the source holds something unreadable: {expected}");
+    assert_eq!(answer["error"]["details"]["upstream_error"], why);
 }
