@@ -149,7 +149,10 @@ impl Asker {
 }
 
 fn parse_preset(text: &str) -> Result<(String, PagePreset), String> {
-    let (name, values) = text.split_once('=').ok_or("it is NAME=SIZE, such as compact=5")?;
+    let (name, values) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or("it is NAME=SIZE, such as compact=5")?;
     let mut preset = PagePreset::default();
     for value in values.split(',') {
         match value {

@@ -315,7 +315,7 @@ fn presets_come_from_the_command_line() {
     assert_eq!(answer["data"]["edges"].as_array().unwrap().len(), 3);
     assert_eq!(answer["data"]["pageInfo"]["totalCount"], ROWS);
     query(&sandbox, &[], ORDERS, &request).expect_code(1);
-    for wrong in ["small", "small=x", "small=3,more", "small=1000"] {
+    for wrong in ["=5", "=", "small", "small=x", "small=3,more", "small=1000"] {
         query(&sandbox, &["--page-preset", wrong], ORDERS, &request).expect_code(2);
     }
 }
