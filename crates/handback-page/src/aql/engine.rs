@@ -245,12 +245,11 @@ impl Engine {
         let operation = params.operation;
         check_endpoint(operation, call.endpoint)?;
         match operation {
-            Operation::Introspect => {
-                introspect::answer(self, params).and_then(|data| data_of(operation, &data, budget))
-            }
+            Operation::Introspect => introspect::answer(self, params)
+                .and_then(|data| self.data_of(operation, &data, budget)),
             Operation::GetElement => self.get(params, budget).map(Done::Answer),
             Operation::CountElements => {
-                self.count(params).and_then(|data| data_of(operation, &data, budget))
+                self.count(params).and_then(|data| self.data_of(operation, &data, budget))
             }
             Operation::ListCollections
             | Operation::ListElements
@@ -300,7 +299,7 @@ impl Engine {
             let answered = fits.then(|| sized(self.in_batch(call, request, budget, rng)));
             let answered = answered.filter(|(bytes, _)| *bytes <= budget);
             let (bytes, answer) = answered.unwrap_or_else(|| {
-                let failure = Failure::batch_is_full(limit as u64);
+                let failure = Failure::answer_too_large(limit, None);
                 sized(Answer::failure_of(operation_of(request), failure))
             });
             left = left.saturating_sub(bytes + around);
@@ -357,14 +356,28 @@ impl Engine {
         let row = row.ok_or_else(|| Failure::not_found("element", &id.to_string()))?;
         let item = projected(row.item, &selection, is_done, name)?;
         if item.len() > limit {
-            let (limit, actual) = (limit as u64, item.len() as u64);
-            return Err(Failure::too_large("response_size", limit, Some(actual), "bytes"));
+            return Err(self.too_large(item.len()));
         }
         Ok(Answer::new(
             params.operation,
             Body::Data(item.to_string()),
             warning.into_iter().collect(),
         ))
+    }
+
+    /// An answer of data that fits.
+    fn data_of(&self, operation: Operation, data: &Value, budget: usize) -> Result<Done, Failure> {
+        let data = data.to_string();
+        if data.len() > budget.saturating_sub(DATA_ENVELOPE_BYTES) {
+            return Err(self.too_large(data.len()));
+        }
+        Ok(Done::Answer(Answer::new(operation, Body::Data(data), vec![])))
+    }
+
+    /// That data of so many bytes does not fit into the answer.
+    fn too_large(&self, bytes: usize) -> Failure {
+        let actual = bytes.saturating_add(DATA_ENVELOPE_BYTES);
+        Failure::answer_too_large(self.settings.limits.response_bytes, Some(actual))
     }
 
     fn count(&self, params: &Params) -> Result<Value, Failure> {
@@ -410,16 +423,6 @@ impl Engine {
 pub(crate) enum Done {
     Answer(Answer),
     Wait { left_ms: u64 },
-}
-
-/// An answer of data that fits.
-fn data_of(operation: Operation, data: &Value, budget: usize) -> Result<Done, Failure> {
-    let (data, limit) = (data.to_string(), budget.saturating_sub(DATA_ENVELOPE_BYTES));
-    if data.len() > limit {
-        let (limit, actual) = (limit as u64, data.len() as u64);
-        return Err(Failure::too_large("response_size", limit, Some(actual), "bytes"));
-    }
-    Ok(Done::Answer(Answer::new(operation, Body::Data(data), vec![])))
 }
 
 /// The operation of a request that did not resolve, to know how its failure is written.

@@ -179,18 +179,19 @@ impl Failure {
         Self::new(Code::PayloadTooLarge, message, details)
     }
 
+    /// An answer that has more bytes than `limit`, or, in a batch, than are left of it.
+    pub(crate) fn answer_too_large(limit: usize, actual: Option<usize>) -> Self {
+        let actual = actual.filter(|actual| *actual > limit).map(|actual| actual as u64);
+        Self::too_large("response_size", limit as u64, actual, "bytes")
+    }
+
     /// A numbered page that would have to be cut: the next number would not go on where it ends.
-    pub(crate) fn page_too_large(limit: u64) -> Self {
-        let mut failure = Self::too_large("response_size", limit, None, "bytes");
+    pub(crate) fn page_too_large(limit: usize) -> Self {
+        let mut failure = Self::answer_too_large(limit, None);
         let hint = "Ask for a smaller 'page_size' or fewer 'fields', or walk with 'first' and \
                     'after': those pages are cut between items and lose none";
         failure.details.insert("hint".to_owned(), hint.into());
         failure
-    }
-
-    /// What is left to say in a batch whose answer is full.
-    pub(crate) fn batch_is_full(limit: u64) -> Self {
-        Self::too_large("response_size", limit, None, "bytes")
     }
 
     pub(crate) fn not_found(resource_type: &str, id: &str) -> Self {

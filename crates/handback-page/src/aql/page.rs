@@ -97,7 +97,7 @@ impl Paged<'_> {
             window = self.cut(fetched, &source, &request)?;
         }
         if matches!(request.ask, Ask::Numbered { .. }) && window.is_cut(&request.ask, limit) {
-            return Err(Failure::page_too_large(self.items_budget() as u64));
+            return Err(Failure::page_too_large(self.engine.settings.limits.response_bytes));
         }
         if window.is_shorter_than_asked(&request.ask, limit) {
             warnings.push(Warning::truncated(window.rows.len(), limit as u64, window.total));
@@ -272,8 +272,9 @@ impl Paged<'_> {
             bytes += item.len() + 1 + if request.edges { EDGE_BYTES } else { 0 };
             if bytes > budget {
                 if shown.is_empty() {
-                    let (limit, actual) = (budget as u64, item.len() as u64);
-                    return Err(Failure::too_large("response_size", limit, Some(actual), "bytes"));
+                    let limit = self.engine.settings.limits.response_bytes;
+                    let actual = bytes.saturating_add(ENVELOPE_BYTES);
+                    return Err(Failure::answer_too_large(limit, Some(actual)));
                 }
                 *(if backward { &mut more_before } else { &mut more_after }) = true;
                 break;

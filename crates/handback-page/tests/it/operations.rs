@@ -172,6 +172,8 @@ fn one_item_that_is_too_large_is_an_error() {
     let error = harness.refused(json!({}));
     assert_eq!(error["code"], "VALIDATION_PAYLOAD_TOO_LARGE");
     assert_eq!(error["details"]["limit_type"], "response_size");
+    assert_eq!(error["details"]["limit_value"], 1_000_000);
+    assert!(error["details"]["actual_value"].as_u64().is_none_or(|actual| actual > 1_000_000));
     assert_eq!(harness.list(json!({"fields": ["id"]}))["items"], json!([{"id": "e_000"}]));
 }
 

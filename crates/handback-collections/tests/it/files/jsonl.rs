@@ -350,3 +350,25 @@ fn json_that_cannot_be_kept_is_told_apart_from_what_is_none() {
         assert_eq!(damage(TestFile::new(content).try_jsonl(FileOptions::default())), expected);
     }
 }
+
+#[test]
+fn kinds_and_ties_are_ordered_as_the_specification_says() {
+    let lines = [
+        r#"{"id": 1, "v": true}"#,
+        r#"{"id": 2, "v": [9]}"#,
+        r#"{"id": 3, "v": {"a": 1}}"#,
+        r#"{"id": 4, "v": [1]}"#,
+        r#"{"id": 5, "v": "x"}"#,
+        r#"{"id": 6, "v": 5}"#,
+        r#"{"id": 7, "v": 5.0}"#,
+    ];
+    let file = TestFile::new(lines.join("\n"));
+    let jsonl = file.jsonl();
+    let source = InMemory::hashed(format!("[{}]", lines.join(",")));
+    let json = JsonCollection::open(source, JsonOptions::new()).unwrap();
+    let ids = |t: &dyn Collection, key: &str| member(&walk(t, &sorted(t, &[key]), 2), "id");
+    assert_eq!(ids(&json, "v"), [1, 6, 7, 5, 4, 2, 3]);
+    assert_eq!(ids(&json, "-v"), [3, 2, 4, 5, 6, 7, 1]);
+    assert_eq!(ids(&jsonl, "v"), [6, 7, 5, 1, 2, 3, 4]);
+    assert_eq!(ids(&jsonl, "-v"), [4, 3, 2, 1, 5, 7, 6]);
+}
