@@ -20,6 +20,10 @@ pub struct Chunk {
 /// that it was consumed. A crash before that gives the chunk again, to a new handler, which has
 /// heard of the chunks before by [`DuplexHandler::recall`]. So what a handler does besides making
 /// events may happen twice; what it makes does not.
+///
+/// A handler that panics, or makes more of a chunk than it may ([`EVENTS_PER_CHUNK_MAX`],
+/// [`EVENT_BYTES_PER_CHUNK_MAX`]), ends its duplex: the client is told that it was aborted. Handlers
+/// are called on the threads that serve everybody, and must not block.
 pub trait DuplexHandler: fmt::Debug + Send {
     /// Consumes the next chunk. Each item is one event, of at most
     /// [`CHUNK_BYTES_MAX`](super::CHUNK_BYTES_MAX) bytes.
@@ -60,13 +64,16 @@ pub struct Mark {
     pub place: u16,
 }
 
-/// Events that one chunk makes at most: what a mark can count.
-pub(crate) const EVENTS_PER_CHUNK_MAX: u16 = 9999;
+/// Events that one chunk makes at most: what a [`Mark`] can count.
+pub const EVENTS_PER_CHUNK_MAX: usize = 10_000;
+
+/// Bytes of them at most: they are written in one commit.
+pub const EVENT_BYTES_PER_CHUNK_MAX: usize = 16 << 20;
 
 impl Mark {
     /// The marks of what a chunk makes, in order.
     pub fn of(chunk: u64) -> impl Iterator<Item = Self> {
-        (0..=EVENTS_PER_CHUNK_MAX).map(move |place| Self { chunk, place })
+        (0..).take(EVENTS_PER_CHUNK_MAX).map(move |place| Self { chunk, place })
     }
 
     /// The mark that a writer sequence is.

@@ -16,7 +16,9 @@ pub use frame::{
     ClientFrame, Code, Event, EventBody, FRAME_BYTES_MAX, Format, Hello, KeyText, Mode, Proof,
     ServerFrame, Token, Welcome,
 };
-pub use handler::{Chunk, DuplexHandler, Echo, Mark};
+pub use handler::{
+    Chunk, DuplexHandler, EVENT_BYTES_PER_CHUNK_MAX, EVENTS_PER_CHUNK_MAX, Echo, Mark,
+};
 pub use names::{DuplexName, FIRST_SEGMENT, is_path};
 
 /// The producer that speaks for the client.

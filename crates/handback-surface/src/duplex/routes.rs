@@ -55,11 +55,42 @@ pub struct DuplexSettings {
     pub resume_ttl: Duration,
     /// How long nothing may be heard of a client before it is taken to be gone.
     pub silence: Duration,
+    handlers: Handlers,
+}
+
+/// By name; a relay has none: its other end is another client.
+#[derive(Clone)]
+struct Handlers(HashMap<String, Option<HandlerFactory>>);
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl DuplexSettings {
+    /// Adds a handler, or puts another one in the place of `echo` or `relay`. Clients choose one by
+    /// its name: letters, digits, and `-._~`.
+    #[must_use]
+    pub fn handler(
+        mut self,
+        name: impl Into<String>,
+        make: impl Fn() -> Box<dyn DuplexHandler> + Send + Sync + 'static,
+    ) -> Self {
+        self.handlers.0.insert(name.into(), Some(Arc::new(make)));
+        self
+    }
 }
 
 impl Default for DuplexSettings {
     fn default() -> Self {
-        Self { resume_ttl: Duration::from_secs(15 * 60), silence: Duration::from_secs(60) }
+        let echo: HandlerFactory = Arc::new(|| Box::new(Echo::default()));
+        let handlers = [("echo".to_owned(), Some(echo)), ("relay".to_owned(), None)];
+        Self {
+            resume_ttl: Duration::from_secs(15 * 60),
+            silence: Duration::from_secs(60),
+            handlers: Handlers(handlers.into()),
+        }
     }
 }
 
@@ -76,8 +107,6 @@ pub(super) struct Shared {
     pub(super) settings: DuplexSettings,
     pub(super) replays: Replays,
     pub(super) runners: Runners,
-    /// By name; a relay has none: its other end is another client.
-    handlers: HashMap<String, Option<HandlerFactory>>,
     room: Arc<Semaphore>,
 }
 
@@ -90,24 +119,21 @@ impl fmt::Debug for Shared {
 impl Shared {
     /// What a name stands for: nothing, a relay, or what makes handlers.
     pub(super) fn handler(&self, name: &str) -> Option<&Option<HandlerFactory>> {
-        self.handlers.get(name)
+        self.settings.handlers.0.get(name)
     }
 }
 
 impl DuplexRoutes {
-    /// The route, with the handlers `echo` and `relay`. Inside a runtime only: what was left
-    /// unconsumed by the process before is consumed now.
+    /// The route, with the handlers of the settings: `echo`, `relay`, and what was added. Inside a
+    /// runtime only: what was left unconsumed by the process before is consumed now.
     #[must_use]
     pub fn new(streams: Arc<Streams>, sealer: Arc<Sealer>, settings: DuplexSettings) -> Self {
-        let echo: HandlerFactory = Arc::new(|| Box::new(Echo::default()));
-        let handlers = [("echo".to_owned(), Some(echo)), ("relay".to_owned(), None)];
         let shared = Arc::new(Shared {
             streams,
             sealer,
             settings,
             replays: Replays::default(),
             runners: Runners::default(),
-            handlers: handlers.into(),
             room: Arc::new(Semaphore::new(CONNECTIONS_MAX as usize)),
         });
         shared.runners.start_left(&shared);

@@ -5,12 +5,16 @@
 //! stood follows from the stream of events itself.
 
 use std::collections::HashMap;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use handback_store::ReadLimit;
-use handback_stream::duplex::{ABORT, Chunk, DuplexHandler, DuplexName, HANDLER, Mark};
+use handback_stream::duplex::{
+    ABORT, CHUNK_BYTES_MAX, Chunk, DuplexHandler, DuplexName, EVENT_BYTES_PER_CHUNK_MAX,
+    EVENTS_PER_CHUNK_MAX, HANDLER, Mark,
+};
 use handback_stream::{
     Acquire, Append, Command, Payload, ProducerTag, Record, RecordKey, Refusal, Reply, StreamId,
     StreamKey, View,
@@ -267,7 +271,11 @@ impl Runner {
         for (number, record) in records {
             if record.closes() || record.is_end() {
                 let is_abort = record.writer_seq() == Some(ABORT);
-                let left = if is_abort { Vec::new() } else { self.handler.close() };
+                let left = match is_abort {
+                    true => Some(Vec::new()),
+                    false => self.made(|handler| handler.close()),
+                };
+                let Some(left) = left else { return self.fail(events).await };
                 events.extend(self.events(number, left));
                 events.push(self.end(is_abort));
             } else if record.payload().is_some() {
@@ -275,7 +283,8 @@ impl Runner {
                     tracing::error!(stream = %self.input.meta.id(), number, "a chunk is damaged");
                     return Err(Stop::Over);
                 };
-                let mut made = self.handler.chunk(Chunk { number, data });
+                let made = self.made(|handler| handler.chunk(Chunk { number, data }));
+                let Some(mut made) = made else { return self.fail(events).await };
                 if made.is_empty() {
                     // That it was consumed is written down all the same.
                     made.push(Bytes::new());
@@ -286,6 +295,36 @@ impl Runner {
         self.write(events).await?;
         self.consumed = last;
         Ok(())
+    }
+
+    /// What the handler makes. Nothing if it panics, or makes more than there may be.
+    fn made(
+        &mut self,
+        work: impl FnOnce(&mut dyn DuplexHandler) -> Vec<Bytes>,
+    ) -> Option<Vec<Bytes>> {
+        let handler = self.handler.as_mut();
+        let made = panic::catch_unwind(AssertUnwindSafe(|| work(handler)));
+        let why = match made {
+            Err(_) => "it panicked",
+            Ok(made) if made.len() > EVENTS_PER_CHUNK_MAX => "it made too many events of a chunk",
+            Ok(made) if made.iter().any(|data| data.len() > CHUNK_BYTES_MAX) => {
+                "it made an event that is too large"
+            }
+            Ok(made) if made.iter().map(Bytes::len).sum::<usize>() > EVENT_BYTES_PER_CHUNK_MAX => {
+                "the events that it made of a chunk are too large"
+            }
+            Ok(made) => return Some(made),
+        };
+        tracing::error!(stream = %self.input.meta.id(), why, "a handler failed");
+        None
+    }
+
+    /// A handler failed: what was made of the chunks before is written, and the duplex ends as one
+    /// that was aborted. Another handler would fail at the same chunk.
+    async fn fail(&mut self, mut events: Vec<Event>) -> Result<(), Stop> {
+        events.push(self.end(true));
+        self.write(events).await?;
+        Err(Stop::Over)
     }
 
     fn events(&self, chunk: u64, made: Vec<Bytes>) -> Vec<Event> {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that finds something else fails the test")]
 
+mod handlers;
 mod late;
 mod stores;
 mod world;
