@@ -10,7 +10,7 @@ use handback_page::{
     JsonOptions, Places, Query, Schema, Search, Sink, TextCollection, Window,
 };
 
-use super::source::{FileSource, Stamp, owned};
+use super::source::{FileSource, Stamp};
 
 /// An array in a JSON file.
 ///
@@ -55,7 +55,7 @@ impl JsonFileCollection {
     /// [`CollectionError`] if it cannot be read, or is not JSON.
     pub fn open(path: impl AsRef<Path>, options: JsonFileOptions) -> Result<Self, CollectionError> {
         let JsonFileOptions { pointer, key } = options;
-        Refreshed::open(owned(path), move |source| {
+        Refreshed::open(path.as_ref().to_owned(), move |source| {
             let mut options = JsonOptions::new().with_pointer(pointer.clone());
             if let Some(key) = &key {
                 let parts = key.split('.').map(str::to_owned).collect();
@@ -94,7 +94,7 @@ impl TextFileCollection {
     ///
     /// [`CollectionError`] if it cannot be read, or is not UTF-8.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CollectionError> {
-        Refreshed::open(owned(path), TextCollection::open).map(Self)
+        Refreshed::open(path.as_ref().to_owned(), TextCollection::open).map(Self)
     }
 }
 
@@ -178,32 +178,6 @@ impl<C: Collection> Collection for Refreshed<C> {
     fn about(&self) -> Result<About, CollectionError> {
         self.ask(C::about)
     }
-}
-
-macro_rules! delegate {
-    ($collection:ty) => {
-        impl Collection for $collection {
-            fn schema(&self) -> Result<Arc<Schema>, CollectionError> {
-                self.0.schema()
-            }
-
-            fn fetch(&self, fetch: &Fetch<'_>) -> Result<Fetched, CollectionError> {
-                self.0.fetch(fetch)
-            }
-
-            fn count(&self, query: &Query) -> Result<u64, CollectionError> {
-                self.0.count(query)
-            }
-
-            fn scan(&self, query: &Query, sink: Sink<'_>) -> Result<(), CollectionError> {
-                self.0.scan(query, sink)
-            }
-
-            fn about(&self) -> Result<About, CollectionError> {
-                self.0.about()
-            }
-        }
-    };
 }
 
 delegate!(JsonFileCollection);

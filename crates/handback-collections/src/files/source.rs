@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use handback_page::CollectionError;
 use handback_page::json::ByteSource;
@@ -160,9 +160,4 @@ pub(crate) fn unreadable(error: &io::Error) -> CollectionError {
         }
         kind => CollectionError::Unavailable(format!("the file: {kind}")),
     }
-}
-
-/// A path as it is shown to operators.
-pub(crate) fn owned(path: impl AsRef<Path>) -> PathBuf {
-    path.as_ref().to_owned()
 }

@@ -269,32 +269,6 @@ impl Collection for IndexedFile {
     }
 }
 
-macro_rules! delegate {
-    ($collection:ty) => {
-        impl Collection for $collection {
-            fn schema(&self) -> Result<Arc<Schema>, CollectionError> {
-                self.0.schema()
-            }
-
-            fn fetch(&self, fetch: &Fetch<'_>) -> Result<Fetched, CollectionError> {
-                self.0.fetch(fetch)
-            }
-
-            fn count(&self, query: &Query) -> Result<u64, CollectionError> {
-                self.0.count(query)
-            }
-
-            fn scan(&self, query: &Query, sink: Sink<'_>) -> Result<(), CollectionError> {
-                self.0.scan(query, sink)
-            }
-
-            fn about(&self) -> Result<About, CollectionError> {
-                self.0.about()
-            }
-        }
-    };
-}
-
 delegate!(JsonlCollection);
 delegate!(CsvCollection);
 
