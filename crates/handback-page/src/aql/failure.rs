@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::collection::CollectionError;
 use crate::filter::FilterError;
+use crate::schema::Column;
 
 /// A code of the specification's registry, and the one of its operations document that the
 /// registry lacks (`VALIDATION_ENDPOINT_MISMATCH`).
@@ -208,10 +209,24 @@ impl Failure {
         let name = shortened(name);
         let mut failure = Self::invalid_type(param_name, "name of a column", "unknown name");
         failure.message = format!("Parameter '{param_name}' names an unknown column '{name}'");
+        failure.with_names(valid)
+    }
+
+    /// A column that is there, and has values without an order.
+    pub(crate) fn unordered_field(param_name: &str, column: &Column, valid: &[&str]) -> Self {
+        let name = shortened(&column.name);
+        let actual = format!("column of type {}", column.kind.name());
+        let mut failure = Self::invalid_type(param_name, "column with an order", &actual);
+        failure.message =
+            format!("Parameter '{param_name}' names the column '{name}', which has no order");
+        failure.with_names(valid)
+    }
+
+    fn with_names(mut self, valid: &[&str]) -> Self {
         let valid: Vec<_> =
             valid.iter().take(MAX_VALID_NAMES).map(|name| shortened(name)).collect();
-        failure.details.insert("valid_names".to_owned(), json!(valid));
-        failure
+        self.details.insert("valid_names".to_owned(), json!(valid));
+        self
     }
 
     /// A cursor that is refused: told apart outside as little as tokens are.

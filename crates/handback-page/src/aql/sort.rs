@@ -113,18 +113,18 @@ fn sort_key(value: &Value) -> Result<Asked<'_>, Failure> {
 }
 
 fn sort_field(name: &str, schema: &Schema) -> Result<FieldPath, Failure> {
-    let unknown = || {
-        let comparable = schema.columns().iter().filter(|column| column.is_comparable());
-        let valid: Vec<_> = comparable.map(|column| column.name.as_str()).collect();
-        Failure::unknown_field("sort.field", name, &valid)
+    let comparable = schema.columns().iter().filter(|column| column.is_comparable());
+    let valid = || comparable.map(|column| column.name.as_str()).collect::<Vec<_>>();
+    let known = schema.resolve(name).filter(|field| field.parts().len() <= MAX_PATH_PARTS);
+    let Some(field) = known else {
+        return Err(Failure::unknown_field("sort.field", name, &valid()));
     };
-    let field = schema.resolve(name).ok_or_else(unknown)?;
-    let column = field.column().and_then(|name| schema.column(name));
-    if column.is_some_and(|column| !column.is_comparable()) || field.parts().len() > MAX_PATH_PARTS
-    {
-        return Err(unknown());
+    match field.column().and_then(|name| schema.column(name)) {
+        Some(column) if !column.is_comparable() => {
+            Err(Failure::unordered_field("sort.field", column, &valid()))
+        }
+        _ => Ok(field),
     }
-    Ok(field)
 }
 
 fn wrong_word(param_name: &str, expected: &str, value: &Value) -> Failure {
@@ -187,5 +187,35 @@ fn preset_named(name: &str) -> Option<Preset> {
         "standard" => Some(Preset::Standard),
         "full" => Some(Preset::Full),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Column, Kind, Shape};
+
+    #[test]
+    fn a_column_without_an_order_is_not_called_unknown() {
+        let column = |name: &str, kind| Column {
+            name: name.into(),
+            kind,
+            nullable: true,
+            preset: Preset::Standard,
+        };
+        let columns = vec![column("id", Kind::Integer), column("doc", Kind::Json)];
+        let schema = Schema::new(columns, vec!["id".into()], Shape::Closed);
+        let told = |name: &str| {
+            let error = sort_field(name, &schema).unwrap_err().to_value(true);
+            assert_eq!(error["details"]["valid_names"], serde_json::json!(["id"]), "{error}");
+            (error["message"].clone(), error["details"]["actual_type"].clone())
+        };
+        assert_eq!(sort_field("id", &schema).unwrap(), FieldPath::name("id"));
+        let (message, actual) = told("doc");
+        assert_eq!(message, "Parameter 'sort.field' names the column 'doc', which has no order");
+        assert_eq!(actual, "column of type object");
+        let (message, actual) = told("nope");
+        assert_eq!(message, "Parameter 'sort.field' names an unknown column 'nope'");
+        assert_eq!(actual, "unknown name");
     }
 }

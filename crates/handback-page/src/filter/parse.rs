@@ -274,7 +274,7 @@ impl Field {
 
     fn ordered(&self, param_name: &str, value: &Value) -> Result<Scalar, FilterError> {
         match self.scalar(param_name, value)? {
-            Scalar::Null => Err(invalid(param_name, self.kind().name(), "null")),
+            Scalar::Null => Err(invalid(param_name, self.wanted(), "null")),
             scalar => Ok(scalar),
         }
     }
@@ -305,6 +305,15 @@ impl Field {
         self.column.as_ref().map_or(&Kind::Any, |column| &column.kind)
     }
 
+    /// What the column can be compared with, as error details call it.
+    fn wanted(&self) -> &str {
+        match self.kind() {
+            Kind::Any => "string, number or boolean",
+            Kind::Json => "null test for this column",
+            kind => kind.name(),
+        }
+    }
+
     /// The scalar of a value, if the column can be compared with it.
     fn scalar(&self, param_name: &str, value: &Value) -> Result<Scalar, FilterError> {
         let kind = self.kind();
@@ -313,7 +322,7 @@ impl Field {
                 Value::Object(members) if is_tagged(members) => "malformed or too large value",
                 value => json_type(value),
             };
-            invalid(param_name, kind.name(), actual)
+            invalid(param_name, self.wanted(), actual)
         };
         let scalar = Scalar::from_json(value).ok_or_else(wrong)?;
         let is_number = matches!(scalar, Scalar::Int(_) | Scalar::Real(_) | Scalar::Decimal(_));
@@ -326,13 +335,7 @@ impl Field {
             Kind::Blob => matches!(scalar, Scalar::Blob(_)),
             Kind::Json => false,
         };
-        if !fits {
-            if *kind == Kind::Json {
-                return Err(invalid(param_name, "null test for this column", json_type(value)));
-            }
-            return Err(wrong());
-        }
-        Ok(scalar)
+        if fits { Ok(scalar) } else { Err(wrong()) }
     }
 }
 
@@ -507,6 +510,22 @@ mod tests {
             let (param_name, expected, actual) = refused(&value);
             assert!(param_name.starts_with("filter"), "{param_name}");
             assert!(!expected.is_empty() && !actual.is_empty());
+        }
+        // What is wanted is told, and is never what was given.
+        let any = "string, number or boolean";
+        let null = "null test for this column";
+        for (value, expected, actual) in [
+            (json!({"we\"ird.name": [1]}), any, "array"),
+            (json!({"we\"ird.name": {"eq": {"a": 1}}}), any, "object"),
+            (json!({"we\"ird.name": {"gt": null}}), any, "null"),
+            (json!({"doc": {"eq": {"a": 1}}}), null, "object"),
+            (json!({"doc": {"ne": [1]}}), null, "array"),
+            (json!({"doc": {"lt": null}}), null, "null"),
+            (json!({"doc": "x"}), null, "string"),
+            (json!({"id": {"in": [1, [2]]}}), "integer", "array"),
+        ] {
+            let (_, wanted, got) = refused(&value);
+            assert_eq!((wanted.as_str(), got.as_str()), (expected, actual), "{value}");
         }
         assert_eq!(
             parse(&json!({"nope": 1})),
