@@ -347,7 +347,8 @@ pub enum CollectionError {
     /// The source is not there any more: dropped, deleted, renamed.
     #[error("the source is gone: {0}")]
     Gone(String),
-    /// The source did not answer in time, is locked, or cannot be reached: to try again later.
+    /// The source did not answer in time, is locked, or cannot be reached: to try again later. The
+    /// text is told to callers: no paths, addresses or statements.
     #[error("the source is not available: {0}")]
     Unavailable(String),
     /// The source holds something that cannot be shown, such as text that is not UTF-8. Never said

@@ -306,8 +306,11 @@ impl Failure {
                 };
                 Self::too_large(kind, limit, None, unit)
             }
-            CollectionError::Unavailable(_) => {
-                Self::unavailable(name, "the source is not available; try again later")
+            // Locked, slow or away: each has another remedy. Collections name no paths, addresses
+            // or statements there.
+            CollectionError::Unavailable(text) => {
+                let why = format!("the source is not available: {}", cut_hint(&text));
+                Self::unavailable(name, &why)
             }
             // What it is and where: nobody else can put it right.
             CollectionError::Damaged(text) => {
@@ -401,6 +404,18 @@ mod tests {
             failure.message(),
             "Unknown parameter(s) for operation 'list_elements': pageSize. Did you mean page_size?"
         );
+    }
+
+    #[test]
+    fn why_a_source_is_not_available_is_told() {
+        for why in ["the table is locked", "the statement took too long"] {
+            let error = CollectionError::Unavailable(why.to_owned());
+            let failure = Failure::collection(error, "orders", Some("after")).to_value(true);
+            let told = format!("the source is not available: {why}");
+            assert_eq!(failure["code"], "INTERNAL_ERROR");
+            assert_eq!(failure["details"], json!({"upstream_error": told}));
+            assert_eq!(failure["message"], format!("Collection 'orders': {told}"));
+        }
     }
 
     #[test]
