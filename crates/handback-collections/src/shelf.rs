@@ -41,8 +41,10 @@ struct Tidied {
     used: u64,
 }
 
-/// How often the folder is looked through, in seconds.
+/// How often the folder is looked through, in seconds: and when half of it is full. Not for each file
+/// that is put there, of which a page may have two hundred and the folder a hundred thousand.
 const TIDY_EVERY_S: u64 = 60;
+const TIDY_FULL_EVERY_S: u64 = 1;
 
 impl FileShelf {
     /// A shelf in this folder, which is made when something is put there.
@@ -70,12 +72,14 @@ impl FileShelf {
         builder.create(&self.folder)
     }
 
-    /// How many bytes there are. Looks through the folder now and then, or when it seems full.
+    /// How many bytes there are. Looks through the folder now and then, and oftener when it fills.
     fn used(&self, now: UnixTime) -> io::Result<u64> {
         let mut tidied = self.tidied();
+        let is_filling = tidied.used >= self.max_bytes / 2;
+        let every = if is_filling { TIDY_FULL_EVERY_S } else { TIDY_EVERY_S };
         let is_recent =
-            tidied.at.is_some_and(|at| now >= at && now.as_secs() - at.as_secs() < TIDY_EVERY_S);
-        if !is_recent || tidied.used >= self.max_bytes / 2 {
+            tidied.at.is_some_and(|at| now >= at && now.as_secs() - at.as_secs() < every);
+        if !is_recent {
             *tidied = Tidied { at: Some(now), used: self.tidy(now)? };
         }
         Ok(tidied.used)
@@ -281,6 +285,22 @@ mod tests {
         writer.finish().unwrap();
         assert_eq!(read(&shelf, first, NOW), None);
         assert_eq!(read(&shelf, id, LATER).map(|bytes| bytes.len()), Some(60));
+    }
+
+    #[test]
+    fn a_full_folder_is_not_looked_through_for_each_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = FileShelf::new(folder.path()).with_max_bytes(1000);
+        put(&shelf, 1, &[b'x'; 600]).unwrap();
+        // Whoever looks through the folder removes this.
+        let expired = folder.path().join("expired");
+        fs::write(&expired, [&MAGIC[..], &0u64.to_be_bytes()].concat()).unwrap();
+        put(&shelf, 2, b"x").unwrap();
+        put(&shelf, 3, b"x").unwrap();
+        assert!(expired.exists());
+        let next = UnixTime::from_secs(NOW.as_secs() + TIDY_FULL_EVERY_S);
+        drop(shelf.put(ShelfId::from_bytes([4; 16]), next, LATER).unwrap());
+        assert!(!expired.exists());
     }
 
     #[test]
