@@ -141,8 +141,10 @@ impl Shelf for FileShelf {
             Ok((used, file))
         };
         let (used, file) = start().map_err(unavailable)?;
-        let left = self.max_bytes.saturating_sub(used + HEADER_BYTES as u64);
-        Ok(Box::new(FileWriter { shelf: self, file, left, path: self.path(id) }))
+        let path = self.path(id);
+        let others = used.saturating_sub(bytes_of(&path));
+        let left = self.max_bytes.saturating_sub(others + HEADER_BYTES as u64);
+        Ok(Box::new(FileWriter { shelf: self, file, left, path }))
     }
 
     fn open(
@@ -153,6 +155,11 @@ impl Shelf for FileShelf {
         let opened = open_kept(&self.path(id), now).map_err(unavailable)?;
         Ok(opened.map(|kept| Arc::new(kept) as Arc<dyn ByteSource>))
     }
+}
+
+/// How long a file is, if it is there.
+fn bytes_of(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
 fn open_kept(path: &Path, now: UnixTime) -> io::Result<Option<KeptFile>> {
@@ -189,8 +196,11 @@ impl ShelfWriter for FileWriter<'_> {
     fn finish(self: Box<Self>) -> Result<(), CollectionError> {
         let Self { shelf, file, path, .. } = *self;
         let file = file.into_inner().map_err(|error| unavailable(error.into_error()))?;
+        let replaced = bytes_of(&path);
         let file = file.persist(&path).map_err(|error| unavailable(error.error))?;
-        shelf.tidied().used += file.metadata().map_err(unavailable)?.len();
+        let put = file.metadata().map_err(unavailable)?.len();
+        let mut tidied = shelf.tidied();
+        tidied.used = tidied.used.saturating_add(put).saturating_sub(replaced);
         Ok(())
     }
 }
@@ -285,6 +295,18 @@ mod tests {
         writer.finish().unwrap();
         assert_eq!(read(&shelf, first, NOW), None);
         assert_eq!(read(&shelf, id, LATER).map(|bytes| bytes.len()), Some(60));
+    }
+
+    #[test]
+    fn what_is_put_again_takes_no_more_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = FileShelf::new(folder.path()).with_max_bytes(100);
+        for _ in 0..5 {
+            put(&shelf, 1, &[b'x'; 60]).unwrap();
+        }
+        assert_eq!(shelf.tidied().used, 76);
+        put(&shelf, 1, &[b'x'; 20]).unwrap();
+        put(&shelf, 2, &[b'x'; 20]).unwrap();
     }
 
     #[test]

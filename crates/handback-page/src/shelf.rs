@@ -16,7 +16,7 @@ use crate::json::{ByteSource, InMemory};
 /// Bytes of a [`ShelfId`].
 pub const SHELF_ID_BYTES: usize = 16;
 
-/// The random name of something on the shelf.
+/// The name of something on the shelf: random, or a digest of what it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShelfId([u8; SHELF_ID_BYTES]);
 
@@ -51,7 +51,8 @@ impl fmt::Debug for ShelfId {
 /// A shelf that forgets early makes cursors answer `expired`; one that gives back other bytes than
 /// were put on it makes wrong pages.
 pub trait Shelf: fmt::Debug + Send + Sync {
-    /// Starts to put something on the shelf, to be kept until `until`.
+    /// Starts to put something on the shelf, to be kept until `until`. What was there under this id
+    /// makes room for it.
     ///
     /// # Errors
     ///
@@ -187,7 +188,8 @@ impl ShelfWriter for MemoryWriter<'_> {
 
     fn finish(self: Box<Self>) -> Result<(), CollectionError> {
         let mut kept = self.shelf.kept();
-        let used: u64 = kept.values().map(|kept| kept.bytes.size_bytes()).sum();
+        let others = kept.iter().filter(|(id, _)| **id != self.id);
+        let used: u64 = others.map(|(_, kept)| kept.bytes.size_bytes()).sum();
         if used + self.bytes.len() as u64 > self.shelf.max_bytes as u64 {
             return Err(CollectionError::Unavailable("the shelf is full".to_owned()));
         }

@@ -2,6 +2,7 @@
 
 use handback_token::{Bound, Context, Cursor, Opened, Operation, Reason, UnixTime};
 use rand_core::CryptoRng;
+use sha2::{Digest as _, Sha256};
 
 use super::engine::Call;
 use super::failure::Failure;
@@ -95,7 +96,7 @@ impl<'a> Cursors<'a> {
         };
         let mut payload = place.encode();
         if payload.len() > self.bound.payload_capacity() {
-            payload = Place::Kept(self.keep(&payload, rng)?).encode();
+            payload = Place::Kept(self.keep(&payload)?).encode();
         }
         let sealed = match &self.opened {
             Some((_, opened)) => self.bound.seal_after(opened, rng, self.now, &payload),
@@ -106,15 +107,18 @@ impl<'a> Cursors<'a> {
             .map_err(|error| Failure::internal("a cursor cannot be made", error.to_string()))
     }
 
-    fn keep(&self, payload: &[u8], rng: &mut dyn CryptoRng) -> Result<ShelfId, Failure> {
+    /// Keeps a place. The same one is kept once, however often its page is asked for.
+    fn keep(&self, payload: &[u8]) -> Result<ShelfId, Failure> {
         let unkept = |error: crate::CollectionError| {
-            Failure::internal("a place cannot be kept", error.to_string())
+            let what = "there is no room to keep a long sort value; try again later, or sort by a \
+                        shorter one";
+            Failure::internal(what, error.to_string())
         };
         if payload.len() > MAX_KEPT_PLACE_BYTES {
             let (limit, actual) = (MAX_KEPT_PLACE_BYTES as u64, payload.len() as u64);
             return Err(Failure::too_large("sort_value", limit, Some(actual), "bytes"));
         }
-        let id = random_id(rng);
+        let id = id_of(payload);
         let until = UnixTime::from_secs(self.now.as_secs().saturating_add(KEPT_PLACE_S));
         let mut writer = self.shelf.put(id, self.now, until).map_err(unkept)?;
         writer.write(payload).map_err(unkept)?;
@@ -134,6 +138,15 @@ impl<'a> Cursors<'a> {
             .map(|token| Some(token.as_str().to_owned()))
             .map_err(|error| Failure::internal("a cursor cannot be made", error.to_string()))
     }
+}
+
+/// The id of a place: what it says, so that nobody finds another one under it.
+fn id_of(payload: &[u8]) -> ShelfId {
+    let digest = Sha256::new().chain_update(b"handback kept place 1").chain_update(payload);
+    let digest: [u8; 32] = digest.finalize().into();
+    let mut id = [0; SHELF_ID_BYTES];
+    id.iter_mut().zip(digest).for_each(|(byte, digested)| *byte = digested);
+    ShelfId::from_bytes(id)
 }
 
 pub(crate) fn random_id(rng: &mut dyn CryptoRng) -> ShelfId {

@@ -212,6 +212,21 @@ fn a_place_that_is_too_long_for_a_cursor_is_kept_and_found_again() {
 }
 
 #[test]
+fn a_long_place_is_kept_once_however_often_its_page_is_asked_for() {
+    let long = |n: i32| format!("{}{n}", "x".repeat(200_000));
+    let items: Vec<_> = (0..3).map(|n| json!({"id": n, "name": long(n)})).collect();
+    let mut catalog = handback_page::aql::Catalog::new();
+    let collection = json_collection(&json!(items), Some("id"));
+    catalog.add("items", "", std::sync::Arc::new(collection)).unwrap();
+    let harness = Harness::over(catalog, Settings::default());
+    let params = json!({"first": 2, "sort": {"field": "name"}, "fields": ["id"]});
+    // More than would fit on the shelf of 64 MiB, one beside the other.
+    for _ in 0..200 {
+        assert_eq!(harness.list(params.clone())["items"], json!([{"id": 0}, {"id": 1}]));
+    }
+}
+
+#[test]
 fn a_snapshot_stays_as_it_was_and_ends() {
     let mut harness = Harness::with(Settings { snapshot_ttl_s: 600, ..Settings::default() });
     let params = json!({
