@@ -19,7 +19,8 @@ use crate::output::Output;
 ///
 /// What is proved: every record up to the last signed commit is what a server with this key committed, in
 /// this order, with none left out. What is not: that there is nothing after it. Keep the head in a file:
-/// then a server that goes back is noticed the next time.
+/// then a server that goes back is noticed the next time. Records behind the last signed commit are counted
+/// as not proved, and make the exit code 4.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 JSON members:
@@ -101,6 +102,12 @@ pub(super) async fn run(args: &VerifyArgs, output: Output) -> Result<Exit, Failu
     if verified.proved.is_none() {
         return Err(Failure::unproved("no record is signed")
             .hint("the server may run with --no-signing, or sign in a moment"));
+    }
+    if verified.unproved > 0 {
+        // An honest server shows a record together with what proves it: these could be anybody's.
+        let count = verified.unproved;
+        return Err(Failure::unproved(format!("the last {count} of the records are not proved"))
+            .hint("do not trust those; if the server signs in a moment, try again"));
     }
     Ok(Exit::OK)
 }

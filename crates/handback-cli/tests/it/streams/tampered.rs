@@ -191,3 +191,41 @@ fn a_tail_that_was_cut_off_shows_by_the_head_that_was_kept() {
         assert_eq!(streams.verify("s", &options, |_, _, _| {}).await.unwrap().proved, Some(kept));
     });
 }
+
+#[test]
+fn records_that_come_without_a_proof_are_told_by_the_exit_code() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &sandbox.path("data"));
+    for (path, texts) in [("s", ["one", "two"]), ("t", ["one", "six"])] {
+        server.create(path);
+        for (seq, text) in (0..).zip(texts) {
+            assert_eq!(server.produce(path, 0, seq, text).status, 200);
+        }
+    }
+    let (all, foreign) = (lines(&records(&server, "s")), lines(&records(&server, "t")));
+    assert_eq!(all.len(), 6, "three records, each with its proof");
+    let id = |line: &[u8]| -> String {
+        let line: serde_json::Value = serde_json::from_slice(line).unwrap();
+        line["stream"].as_str().unwrap().to_owned()
+    };
+    let renamed = |line: &[u8], number: u64| {
+        let text = String::from_utf8(line.to_vec()).unwrap().replace(&id(line), &id(&all[0]));
+        text.replace("\"number\":2", &format!("\"number\":{number}")).into_bytes()
+    };
+    let edited = [&all[..4], &[renamed(&foreign[4], 2)]].concat();
+    let more = [&all[..], &[renamed(&foreign[4], 3), renamed(&foreign[4], 4)]].concat();
+    let keys = server.ask("GET /v1/keys", &[], b"").body;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let said = Said { records: all.concat(), is_closed: false, keys };
+    let liar = runtime.block_on(Liar::start(said));
+    let verify = |lines: &[Vec<u8>]| {
+        liar.said.lock().unwrap().records = lines.concat();
+        sandbox.run_words(&["--output", "json", "stream", "verify", "s", "--url", &liar.url])
+    };
+    assert_eq!(verify(&all).code, 0);
+    for (lines, unproved) in [(edited, 1), (more, 2), (all[..5].to_vec(), 1)] {
+        let ran = verify(&lines);
+        assert_eq!(ran.code, 4, "{ran:?}");
+        assert!(ran.stdout.contains(&format!("\"unproved\":{unproved}")), "{ran:?}");
+    }
+}
