@@ -1,10 +1,11 @@
 //! `handback stream resume`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
 use handback_client::duplex::{
-    DEFAULT_LOOKBACK_MS, Duplex, DuplexOptions, Duplexes, Settings, Why,
+    DEFAULT_LOOKBACK_MS, Duplex, DuplexOptions, Duplexes, Phase, Settings, Why,
 };
 use serde::Serialize;
 
@@ -92,8 +93,14 @@ pub(super) async fn run(args: &ResumeArgs, output: Output) -> Result<Exit, Failu
         output.note("left", &format!("{folder}: {error}"));
         answer.left.push(Left { folder, error });
     }
-    for duplex in found.resumed {
-        answer.resumed.push(go_on(duplex, args.close, output).await);
+    // All at once: one that waits for its other end must not hold up those behind it.
+    let going: Vec<_> = found
+        .resumed
+        .into_iter()
+        .map(|duplex| tokio::spawn(go_on(duplex, args.close, output)))
+        .collect();
+    for one in going {
+        answer.resumed.push(one.await.map_err(Failure::new)?);
     }
     let is_failed = answer.resumed.iter().any(|one| one.state == "failed");
     match output.is_for_people() {
@@ -110,15 +117,17 @@ async fn go_on(duplex: Duplex, closes: bool, output: Output) -> Resumed {
     if closes && let Err(error) = duplex.close().await {
         return Resumed { key, state: "failed", events: 0, error: Some(chain(&error)) };
     }
+    let printed = AtomicU64::new(0);
     let ended = tokio::select! {
-        received = receive(&duplex, output) => Some(received),
-        () = handed_over(&duplex) => None,
+        received = receive(&duplex, &printed, output) => Some(received),
+        () = handed_over(&duplex, &printed) => None,
     };
-    let (state, events, error) = match ended {
-        Some(Ok(events)) => ("finished", events, None),
-        Some(Err(failure)) => ("failed", 0, Some(failure.message())),
-        None => ("open", 0, None),
+    let (state, error) = match ended {
+        Some(Ok(())) => ("finished", None),
+        Some(Err(failure)) => ("failed", Some(failure.message())),
+        None => ("open", None),
     };
+    let events = printed.load(Ordering::Relaxed);
     match (&error, state) {
         (Some(error), _) => output.note("failed", &format!("{key}: {error}")),
         (None, "open") => output.note("open", &format!("{key}: the server has what was read")),
@@ -129,11 +138,14 @@ async fn go_on(duplex: Duplex, closes: bool, output: Output) -> Resumed {
 }
 
 /// Waits until the server has everything of a duplex that nobody closed, and has nothing to say.
-async fn handed_over(duplex: &Duplex) {
-    let mut quiet = 0;
+async fn handed_over(duplex: &Duplex, printed: &AtomicU64) {
+    let (mut quiet, mut before) = (0, 0);
     loop {
         tokio::time::sleep(LOOK).await;
-        let is_quiet = !duplex.is_closed() && duplex.pending() == 0;
+        let now = printed.load(Ordering::Relaxed);
+        let is_there = duplex.status().phase == Phase::Open;
+        let is_quiet = is_there && now == before && !duplex.is_closed() && duplex.pending() == 0;
+        before = now;
         quiet = if is_quiet { quiet + 1 } else { 0 };
         if quiet >= 20 {
             return;

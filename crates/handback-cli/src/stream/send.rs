@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use clap::Args;
@@ -101,10 +102,16 @@ pub(super) async fn run(args: &SendArgs, output: Output) -> Result<Exit, Failure
     if duplex.status().phase == Phase::Ended {
         output.note("finished", "it came to its end before; nothing is sent again");
     }
-    let (sent, events) = tokio::try_join!(feed(&duplex, chunks), receive(&duplex, output),)?;
+    let printed = AtomicU64::new(0);
+    let (sent, ()) = tokio::try_join!(feed(&duplex, chunks), receive(&duplex, &printed, output))?;
     let finished = duplex.finished().await.map_err(duplex_failure)?;
     let key = duplex.idempotency_key();
-    let answer = Answer { key, chunks: sent, events, aborted: finished.aborted };
+    let answer = Answer {
+        key,
+        chunks: sent,
+        events: printed.load(Ordering::Relaxed),
+        aborted: finished.aborted,
+    };
     match output.is_for_people() {
         true => output.note("sent", &answer.to_string()),
         false => output.answer(&answer)?,
@@ -144,9 +151,12 @@ fn pass(mut chunks: Chunks, skip: u32, sender: &mpsc::Sender<Result<Bytes, Failu
     }
 }
 
-/// Prints events, and keeps that they were printed.
-pub(super) async fn receive(duplex: &Duplex, output: Output) -> Result<u64, Failure> {
-    let mut events = 0;
+/// Prints events, keeps that they were printed, and counts them.
+pub(super) async fn receive(
+    duplex: &Duplex,
+    printed: &AtomicU64,
+    output: Output,
+) -> Result<(), Failure> {
     let mut status = duplex.watch();
     loop {
         let event = tokio::select! {
@@ -158,15 +168,15 @@ pub(super) async fn receive(duplex: &Duplex, output: Output) -> Result<u64, Fail
                 continue;
             }
         };
-        let Some(event) = event else { return Ok(events) };
+        let Some(event) = event else { return Ok(()) };
         let key = duplex.idempotency_key();
         let line = Line { key, event_id: event.id(), data: Data::new(event.data()) };
         if !print(output, event.data(), &line)? {
             return Err(Failure::new("nobody reads the events any more")
                 .hint("`handback stream resume` goes on with the first one that was not printed"));
         }
+        printed.fetch_add(1, Ordering::Relaxed);
         duplex.ack(&event).await.map_err(duplex_failure)?;
-        events += 1;
     }
 }
 
