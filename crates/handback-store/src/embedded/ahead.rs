@@ -4,8 +4,8 @@
 //! has to write down as well where on the disk they are, which takes about as long as the bytes
 //! themselves. So zeros are written before the bytes come, many at once: then a sync is of bytes only.
 //!
-//! Only holes are filled, and only while nobody writes; the file gets no longer. So nothing that was
-//! written can be overwritten, and what is read is the same as before, wherever the zeros are. That
+//! Only holes are filled, only where zeros are read, and only while nobody writes; the file gets no
+//! longer. So nothing that was written can be overwritten, and what is read is the same as before. That
 //! they are there makes writing faster, and nothing else depends on it: errors are ignored here, and
 //! are met by the next write if they last.
 
@@ -88,13 +88,9 @@ impl Journal {
         let start = rustix::fs::seek(&self.file, SeekFrom::Hole(self.filled))?;
         let end = (start + STEP).min(length);
         // The end of a file counts as a hole.
-        if start >= end || !is_hole(&self.file, start, end)? {
-            self.filled = u64::MAX;
-            return Ok(());
-        }
-        let zeros = vec![0; usize::try_from(end - start).unwrap_or_default()];
-        self.file.write_all_at(&zeros, start)?;
-        self.filled = end;
+        let is_filled =
+            start < end && is_hole(&self.file, start, end)? && fill_zeros(&self.file, start, end)?;
+        self.filled = if is_filled { end } else { u64::MAX };
         Ok(())
     }
 
@@ -114,6 +110,18 @@ fn is_hole(file: &File, start: u64, end: u64) -> io::Result<bool> {
         Err(rustix::io::Errno::NXIO) => Ok(true),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Writes zeros where zeros are read. False, and nothing is written, if anything else is there: a file
+/// system that is wrong about its holes (there were such) may cost time, and no record.
+fn fill_zeros(file: &File, start: u64, end: u64) -> io::Result<bool> {
+    let mut bytes = vec![0; usize::try_from(end - start).unwrap_or_default()];
+    file.read_exact_at(&mut bytes, start)?;
+    let is_zero = bytes.iter().all(|byte| *byte == 0);
+    if is_zero {
+        file.write_all_at(&bytes, start)?;
+    }
+    Ok(is_zero)
 }
 
 #[cfg(test)]
@@ -186,6 +194,19 @@ mod tests {
             assert_eq!(file.metadata().unwrap().len(), length * 100);
         }
         assert!(all(&file).iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn what_is_not_zero_stays_whatever_is_said_of_holes() {
+        let (_directory, file) = journal(0);
+        for at in [0, 1, STEP - 1] {
+            file.write_all_at(&[7], at).unwrap();
+            assert!(!fill_zeros(&file, 0, STEP).unwrap());
+            assert_eq!(all(&file)[usize::try_from(at).unwrap()], 7);
+            file.write_all_at(&[0], at).unwrap();
+        }
+        assert!(fill_zeros(&file, 0, STEP).unwrap());
+        assert_eq!(on_disk(&file), STEP);
     }
 
     #[test]
