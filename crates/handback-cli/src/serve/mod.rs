@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use handback_server::{DEFAULT_LISTEN, Server, ServerConfig, StartError};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::args::RingArgs;
@@ -105,6 +105,7 @@ async fn serve(
     data: Option<PathBuf>,
     output: Output,
 ) -> Result<Exit, Failure> {
+    let _kept = outlive_file_limits()?;
     let server = Server::start(config).await.map_err(failure)?;
     let url = format!("http://{}", server.address());
     let listening = Listening {
@@ -143,6 +144,13 @@ Try it, in another window:
 Interrupt it with Ctrl-C: a restart goes on where it stopped."
         )
     }
+}
+
+/// A write beyond the size that files may have is an error then, as one to a full disk is, and the
+/// process goes on to answer reads. Without it the system ends the process.
+fn outlive_file_limits() -> Result<Signal, Failure> {
+    let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    signal(kind).map_err(|error| Failure::new(error).about("cannot listen for signals".to_owned()))
 }
 
 /// Waits until someone wants the server to stop.

@@ -144,3 +144,54 @@ fn a_ticket_is_late_after_its_time_and_not_before() {
     // What was issued in the future of this clock is refused as well, if it is far.
     assert_eq!(append(-150, "2").status, 400);
 }
+
+/// A write that the system refuses in its middle: the limit is on the size of files.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_may_not_grow_is_no_end_and_loses_nothing() {
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Resource, Rlimit, prlimit};
+
+    let sandbox = Sandbox::new();
+    let data = sandbox.path("data");
+    let server = Server::start(&sandbox, &data);
+    server.create("s");
+    let limit = |bytes: Option<u64>| {
+        let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap());
+        let limit = Rlimit { current: bytes, maximum: None };
+        prlimit(pid, Resource::Fsize, limit).unwrap();
+    };
+    let text = |seq: u64| format!("{seq:04};{}", "x".repeat(2000));
+    let mut expected = String::new();
+    let mut seq = 0;
+    for round in 0..6 {
+        assert_eq!(server.produce("s", 0, seq, &text(seq)).status, 200);
+        expected.push_str(&text(seq));
+        seq += 1;
+        // So much is in the journal, all of which is one file.
+        let journal = std::fs::read(data.join("store/fjall/0.jnl")).unwrap();
+        let end = journal.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1;
+        limit(Some(end + 300 * round));
+        assert_eq!(server.produce("s", 0, seq, &text(seq)).status, 503, "{round}");
+        assert_eq!(server.ask("GET /readyz", &[], b"").status, 503, "{round}");
+        assert_eq!(server.read("s"), expected, "{round}");
+        limit(None);
+        let start = Instant::now();
+        loop {
+            // What was refused may be there all the same: then it is a retry.
+            match server.produce("s", 0, seq, &text(seq)).status {
+                200 | 204 => break,
+                503 if start.elapsed() < Duration::from_secs(20) => {}
+                other => panic!("{round}: {other}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        expected.push_str(&text(seq));
+        seq += 1;
+        assert_eq!(server.read("s"), expected, "{round}");
+    }
+    server.kill();
+    let server = Server::start(&sandbox, &data);
+    assert_eq!(server.read("s"), expected);
+}
