@@ -81,10 +81,24 @@ pub(super) fn life(headers: &HeaderMap) -> Result<Life, Bad> {
         }
         (None, Some(until)) => {
             let bad = Bad("Stream-Expires-At is an RFC 3339 time");
-            let until: jiff::Timestamp = until.parse().map_err(|_| bad)?;
+            let until: jiff::Timestamp = match until.parse() {
+                Ok(until) => until,
+                // The last two days that RFC 3339 knows, which some write for "never", are too late
+                // for a timestamp.
+                Err(_) if is_last_days(until) => jiff::Timestamp::MAX,
+                Err(_) => return Err(bad),
+            };
             Ok(Life::Until(u64::try_from(until.as_millisecond()).unwrap_or(0)))
         }
     }
+}
+
+/// Whether this is a time at the end of the year 9999.
+fn is_last_days(text: &str) -> bool {
+    let days = ["9999-12-30", "9999-12-31"];
+    let Some(day) = days.iter().find(|day| text.starts_with(*day)) else { return false };
+    let sooner = text.replacen(*day, "9999-12-29", 1);
+    sooner.parse::<jiff::Timestamp>().is_ok()
 }
 
 pub(super) fn writer_seq(headers: &HeaderMap) -> Result<Option<String>, Bad> {
@@ -241,6 +255,23 @@ mod tests {
         assert_eq!(integer("3600"), Some(3600));
         for text in ["", "+1", "01", "1.0", "1e3", "-1", " 1", "18446744073709551616"] {
             assert_eq!(integer(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn every_time_of_rfc_3339_is_one() {
+        let life = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(EXPIRES_AT, text.parse().unwrap());
+            life(&headers)
+        };
+        assert_eq!(life("2030-01-01T00:00:00Z"), Ok(Life::Until(1_893_456_000_000)));
+        let never = u64::try_from(jiff::Timestamp::MAX.as_millisecond()).unwrap();
+        for text in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999+00:00"] {
+            assert_eq!(life(text), Ok(Life::Until(never)), "{text}");
+        }
+        for text in ["9999-12-31", "9999-12-31T25:00:00Z", "9999-12-32T00:00:00Z", "never", ""] {
+            assert!(life(text).is_err(), "{text}");
         }
     }
 
