@@ -56,6 +56,8 @@ impl Router {
     {
         let is_preflight = request.method() == Method::OPTIONS;
         let allowed = self.guard.allowed_origin(request.headers());
+        let named = request.uri().authority();
+        let is_ours = named.is_none_or(|named| self.guard.is_ours(named.as_str()));
         let mut response = match self.guard.check(request.headers(), is_preflight) {
             _ if header_bytes(request.headers()) > HEADER_BYTES_MAX => {
                 let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
@@ -65,7 +67,9 @@ impl Router {
                     format!("the headers have more than {HEADER_BYTES_MAX} bytes"),
                 )
             }
-            Err(Turned::Host) => error(StatusCode::MISDIRECTED_REQUEST, "HOST", Turned::Host),
+            checked if checked == Err(Turned::Host) || !is_ours => {
+                error(StatusCode::MISDIRECTED_REQUEST, "HOST", Turned::Host)
+            }
             Err(turned) => error(StatusCode::FORBIDDEN, "ORIGIN", turned),
             Ok(()) if is_preflight => preflight(),
             Ok(()) => self.route(request).await,

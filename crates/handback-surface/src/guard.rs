@@ -81,7 +81,10 @@ impl Guard {
         self.origins.contains(origin) || own.is_some_and(|own| own.eq_ignore_ascii_case(host))
     }
 
-    fn is_ours(&self, host: &str) -> bool {
+    /// Whether a host, with its port, is served here: also one that is named in the first line of a
+    /// request, which counts more than the header.
+    #[must_use]
+    pub fn is_ours(&self, host: &str) -> bool {
         (self.loopback && is_loopback(host)) || self.hosts.contains(&host.to_ascii_lowercase())
     }
 }

@@ -36,6 +36,18 @@ fn foreign_hosts_and_origins_are_turned_away_on_every_route() {
 }
 
 #[test]
+fn a_host_in_the_first_line_counts_as_well() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &sandbox.path("data"));
+    let status = |host: &str| server.ask(&format!("GET http://{host}/healthz"), &[], b"").status;
+    assert_eq!(status(&server.address.to_string()), 200);
+    assert_eq!(status("localhost"), 200);
+    for host in ["evil.example", "localhost.evil.example:80", "10.0.0.1", "user@evil.example"] {
+        assert_eq!(status(host), 421, "{host}");
+    }
+}
+
+#[test]
 fn bad_requests_get_an_answer_and_change_nothing() {
     let sandbox = Sandbox::new();
     let server = Server::start(&sandbox, &sandbox.path("data"));
