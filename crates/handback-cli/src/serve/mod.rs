@@ -1,5 +1,7 @@
 //! `handback serve`.
 
+mod log;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +13,7 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use self::log::Log;
 use crate::args::RingArgs;
 use crate::error::Failure;
 use crate::exit::Exit;
@@ -23,7 +26,7 @@ use crate::{config, rings};
 /// disk, encrypted under a key that the key ring wraps.
 ///
 /// With --output json it prints one line when it listens, with the members address, url, data and
-/// key (the id of the key that signs its events).
+/// key (the id of the key that signs its events). Warnings are lines on stderr.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Where to listen; port 0 takes a free one
@@ -105,6 +108,7 @@ async fn serve(
     data: Option<PathBuf>,
     output: Output,
 ) -> Result<Exit, Failure> {
+    let _log = Log::start();
     let _kept = outlive_file_limits()?;
     let server = Server::start(config).await.map_err(failure)?;
     let url = format!("http://{}", server.address());

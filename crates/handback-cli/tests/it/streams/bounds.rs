@@ -170,3 +170,20 @@ fn connections_leave_the_store_its_files() {
     drop(many);
     assert_eq!(server.read("s"), "x");
 }
+
+#[test]
+fn a_sequence_that_comes_again_with_other_bytes_is_told_to_the_operator() {
+    let sandbox = Sandbox::new();
+    let told = sandbox.path("told");
+    let server = Server::start_telling(&sandbox, &sandbox.path("data"), &told);
+    server.create("s");
+    assert_eq!(server.produce("s", 0, 0, "one").status, 200);
+    assert_eq!(server.produce("s", 0, 0, "one").status, 204);
+    assert_eq!(server.produce("s", 0, 0, "secret").status, 204);
+    assert_eq!(server.stop(), 0);
+    let told = std::fs::read_to_string(told).unwrap();
+    let warnings: Vec<_> = told.lines().filter(|line| line.starts_with("warning: ")).collect();
+    assert_eq!(warnings.len(), 1, "{told}");
+    assert!(warnings[0].contains("a sequence came again with other bytes"), "{told}");
+    assert!(!told.contains("secret"), "{told}");
+}

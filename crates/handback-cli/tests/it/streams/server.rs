@@ -48,6 +48,12 @@ impl Server {
         Self::try_launch(sandbox, &["--data", data.to_str().unwrap()], Stdio::piped())
     }
 
+    /// A server that tells its operator in a file.
+    pub(crate) fn start_telling(sandbox: &Sandbox, data: &Path, file: &Path) -> Self {
+        let errors = std::fs::File::create(file).unwrap().into();
+        Self::try_launch(sandbox, &["--data", data.to_str().unwrap()], errors).unwrap()
+    }
+
     /// A server that may have so many files open.
     pub(crate) fn start_with_files(sandbox: &Sandbox, data: &Path, files: u32) -> Self {
         let served = sandbox.command(&arguments(&["--data", data.to_str().unwrap()]));
