@@ -8,12 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::SplitStream;
 use futures_util::{FutureExt as _, StreamExt as _};
+use handback_store::ReadLimit;
 use handback_stream::duplex::{
     ABORT, CHUNK_BYTES_MAX, CLIENT, CREDIT_BYTES, CREDIT_EVENTS, ClientFrame, Code, Format,
     FrameError, Hello, ServerFrame, Token, Welcome,
 };
 use handback_stream::{
-    Append, Appended, Command, Offset, Payload, ProducerTag, Refusal, Reply, View,
+    Append, Appended, Command, Offset, Payload, ProducerTag, Record, Refusal, Reply, View,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -39,6 +40,9 @@ const PING_PARTS: u32 = 3;
 
 /// A token is renewed this many times in its life.
 const TOKEN_PARTS: u32 = 3;
+
+/// Records that are read at a time where a chunk is looked for.
+const LOOK_UP: ReadLimit = ReadLimit { records: 8, bytes: CHUNK_BYTES_MAX };
 
 const AFTER_END: &str = "a chunk after the end";
 
@@ -85,13 +89,13 @@ pub(super) struct Connection {
 }
 
 /// What an append is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Job {
     Chunk {
         seqno: u32,
         bytes: usize,
-        /// Whether it is there, or is on its way before this one.
-        is_again: bool,
+        /// What came, if the chunk is there, or is on its way before this one.
+        again: Option<Bytes>,
     },
     Close,
     Abort,
@@ -247,7 +251,7 @@ impl Connection {
                     }
                 } => {
                     self.pending = None;
-                    self.appended(reply)?;
+                    self.appended(reply).await?;
                 }
                 permit = messages.reserve_many(2), if has_something => {
                     let Ok(permits) = permit else { return Ok(Next::Gone) };
@@ -383,10 +387,10 @@ impl Connection {
             }
             self.next_seqno += 1;
         }
-        let bytes = data.len();
+        let (bytes, again) = (data.len(), is_again.then(|| data.clone()));
         let append = self.input_append(Some(data), seqno, false);
         self.chunk_bytes += bytes;
-        self.waiting.push((Job::Chunk { seqno, bytes, is_again }, append));
+        self.waiting.push((Job::Chunk { seqno, bytes, again }, append));
         Ok(())
     }
 
@@ -461,7 +465,7 @@ impl Connection {
     }
 
     /// What was under way is done.
-    fn appended(&mut self, reply: Result<Reply, NotTaken>) -> Result<(), Refused> {
+    async fn appended(&mut self, reply: Result<Reply, NotTaken>) -> Result<(), Refused> {
         let Reply::All(replies) = reply? else { return Err(gone()) };
         for reply in replies {
             let Some(job) = self.under_way.pop_front() else { break };
@@ -469,19 +473,59 @@ impl Connection {
                 // What is closed says so first, also to whom it is none of their business.
                 self.check_owner()?;
             }
+            if matches!(reply, Ok(_) | Err(Refusal::Closed { .. })) {
+                self.compare(&job).await?;
+            }
             self.judge(job, reply)?;
         }
         // What came after one that was refused, and was not looked at.
         let left: Vec<_> = self.under_way.drain(..).collect();
         for job in left {
+            self.compare(&job).await?;
             match job {
-                Job::Chunk { seqno, bytes, is_again: true } => self.acknowledge(seqno, bytes),
+                Job::Chunk { seqno, bytes, again: Some(_) } => self.acknowledge(seqno, bytes),
                 Job::Chunk { .. } => return Err(Refused::new(Code::Closed, AFTER_END)),
                 Job::Abort => self.abort(),
                 Job::Close => {}
             }
         }
         Ok(())
+    }
+
+    /// Whether a chunk that came again is the one that is there. Of the last one the stream itself
+    /// knows; any other is looked up.
+    async fn compare(&mut self, job: &Job) -> Result<(), Refused> {
+        let Job::Chunk { seqno, again: Some(data), .. } = job else { return Ok(()) };
+        let id = self.opened.input.meta.id();
+        let key = self.opened.stream_key.as_ref().map(|key| key.records(id));
+        // Before it are the first record, a record for each chunk, and some that are no chunks.
+        let mut from = u64::from(*seqno) + 1;
+        loop {
+            let streams = Arc::clone(&self.shared.streams);
+            let read =
+                tokio::task::spawn_blocking(move || streams.stored(id, from, u64::MAX, LOOK_UP));
+            let records = read.await.map_err(|_| gone())?.map_err(|why| {
+                tracing::error!(%why, "a duplex cannot be read");
+                Refused::new(Code::ReadOnly, "chunks cannot be read at the moment").retry(RETRY_MS)
+            })?;
+            for (number, stored) in records {
+                from = number + 1;
+                let record = Record::decode(&stored.record).ok_or_else(gone)?;
+                let seq = record.producer().map(|tag| tag.seq);
+                if record.payload().is_none() || seq != Some(u64::from(*seqno)) {
+                    continue;
+                }
+                return match record.data(key.as_ref(), number).as_ref() == Some(data) {
+                    true => Ok(()),
+                    false => Err(self.conflict()),
+                };
+            }
+        }
+    }
+
+    fn conflict(&self) -> Refused {
+        tracing::warn!(duplex = self.opened.name.bound(), "a chunk came with other bytes");
+        Refused::new(Code::Conflict, "another chunk of this number is there")
     }
 
     fn acknowledge(&mut self, seqno: u32, bytes: usize) {
@@ -491,13 +535,10 @@ impl Connection {
 
     fn judge(&mut self, job: Job, reply: Result<Appended, Refusal>) -> Result<(), Refused> {
         match (job, reply) {
-            (Job::Chunk { .. }, Ok(appended)) if appended.differs => {
-                tracing::warn!(duplex = self.opened.name.bound(), "a chunk came with other bytes");
-                Err(Refused::new(Code::Conflict, "another chunk of this number is there"))
-            }
+            (Job::Chunk { .. }, Ok(appended)) if appended.differs => Err(self.conflict()),
             // What is there is there, also after the end.
             (Job::Chunk { seqno, bytes, .. }, Ok(_))
-            | (Job::Chunk { seqno, bytes, is_again: true }, Err(Refusal::Closed { .. })) => {
+            | (Job::Chunk { seqno, bytes, again: Some(_) }, Err(Refusal::Closed { .. })) => {
                 self.acknowledge(seqno, bytes);
                 Ok(())
             }

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use handback_stream::duplex::{
-    CHUNK_BYTES_MAX, ClientFrame, Code, EventBody, FRAME_BYTES_MAX, Format, Hello, Mode,
+    CHUNK_BYTES_MAX, ClientFrame, Code, EventBody, FRAME_BYTES_MAX, Format, Hello, KeyText, Mode,
     ServerFrame,
 };
-use handback_stream::{Offset, Verifier};
+use handback_stream::{Offset, StreamKey, Verifier};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::client::{Client, Heard, again, hello, texts};
@@ -126,6 +126,36 @@ fn chunks_come_in_order_and_only_once() {
     let rest = client.rest();
     assert_eq!((rest.errors, rest.close), (vec![Code::Conflict], Some(4409)));
     assert_eq!(server.read("__duplex/echo/conflict/in"), "one");
+    // An earlier one with other bytes: on the same connection, at once, on another one, after the
+    // end, and of an encrypted duplex.
+    let key = StreamKey::from_bytes(&[7; 32]).dangerous_to_text().as_str().to_owned();
+    for (name, key) in [("earlier", None), ("encrypted", Some(key))] {
+        let hello = || Hello { encryption_key: key.clone().map(KeyText), ..hello(name) };
+        let open = || Client::open(&server, "echo", Format::Protobuf, hello()).0;
+        let mut client = open();
+        for (seqno, text) in [(0, "one"), (1, "two"), (2, "three"), (1, "two"), (1, "twp")] {
+            client.chunk(seqno, text);
+        }
+        let conflict = (vec![Code::Conflict], Some(4409));
+        let rest = client.rest();
+        assert_eq!((rest.errors, rest.close), conflict, "{name}");
+        for wrong in [0, 1, 2] {
+            let mut client = open();
+            client.chunk(3, "four");
+            client.chunk(wrong, "other");
+            let rest = client.rest();
+            assert_eq!((rest.errors, rest.close), conflict, "{name} {wrong}");
+        }
+        let mut client = open();
+        client.say(&ClientFrame::Close);
+        client.chunk(0, "one");
+        client.acked(0);
+        client.chunk(2, "other");
+        let rest = client.rest();
+        assert!(rest.errors == conflict.0 || rest.errors.is_empty(), "{name}: {:?}", rest.errors);
+        assert!(!rest.acks.contains(&2), "{name}");
+    }
+    assert_eq!(server.read("__duplex/echo/earlier/in"), "onetwothreefour");
     // A gap, at the start and later.
     for (key, first) in [("gap-0", 0), ("gap-1", 1)] {
         let mut client = open(key);
