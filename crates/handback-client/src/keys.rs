@@ -48,6 +48,9 @@ pub enum KeysError {
     /// What it told is no key set.
     #[error("the server told no key set")]
     Malformed,
+    /// It has no key of this kind: it does not sign.
+    #[error("the server publishes no key that signs events")]
+    NoKeys,
     /// None of them is believed.
     #[error("the server has none of the keys that were pinned")]
     NonePinned,
@@ -65,7 +68,7 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// [`KeysError::Malformed`] if it is none.
+    /// [`KeysError::Malformed`] if it is none, [`KeysError::NoKeys`] if it has none that signs events.
     pub fn parse_set(bytes: &[u8]) -> Result<Self, KeysError> {
         key_set(bytes).map(Self::Given)
     }
@@ -116,7 +119,11 @@ fn key_set(bytes: &[u8]) -> Result<Vec<PublicKey>, KeysError> {
         bytes.try_into().ok().map(PublicKey::from_bytes)
     };
     let keys: Option<Vec<_>> = set.keys.iter().filter(is_ours).map(key).collect();
-    keys.filter(|keys| !keys.is_empty()).ok_or(KeysError::Malformed)
+    match keys {
+        None => Err(KeysError::Malformed),
+        Some(keys) if keys.is_empty() => Err(KeysError::NoKeys),
+        Some(keys) => Ok(keys),
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use handback_client::Keys;
 use handback_client::streams::{KeptHead, StreamsError, VerifyOptions};
+use handback_client::{Keys, KeysError};
 use handback_stream::KeyId;
 use serde::Serialize;
 
@@ -84,7 +84,10 @@ pub(super) async fn run(args: &VerifyArgs, output: Output) -> Result<Exit, Failu
     let streams = args.server.streams()?;
     let verified = streams.verify(&args.path, &options, |_, _, _| {}).await;
     let verified = verified.map_err(|error| match error {
-        StreamsError::Keys(handback_client::KeysError::NonePinned) => Failure::unproved(error),
+        StreamsError::Keys(KeysError::NonePinned) => Failure::unproved(error),
+        StreamsError::Keys(KeysError::NoKeys) => {
+            Failure::unproved(error).hint("the server may run with --no-signing")
+        }
         error => streams_failure(error),
     })?;
     if let (Some(path), Some(proved)) = (&args.kept_head, &verified.proved) {

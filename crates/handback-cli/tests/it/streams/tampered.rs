@@ -229,3 +229,14 @@ fn records_that_come_without_a_proof_are_told_by_the_exit_code() {
         assert!(ran.stdout.contains(&format!("\"unproved\":{unproved}")), "{ran:?}");
     }
 }
+
+#[test]
+fn a_server_that_does_not_sign_proves_nothing() {
+    let sandbox = Sandbox::new();
+    let server = Server::start_with(&sandbox, &sandbox.path("data"), &["--no-signing"]);
+    server.create("s");
+    let url = format!("http://{}", server.address);
+    let ran = sandbox.run_words(&["stream", "verify", "s", "--url", &url]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.stderr.contains("--no-signing"), "{ran:?}");
+}
