@@ -143,8 +143,9 @@ fn every_byte(format: Format) {
         }
         let connections: Vec<_> = running.join_all().await;
         let cut = connections.iter().filter(|connections| **connections > 1).count();
-        // Cuts behind the last frame need no second connection; nearly all others do.
-        assert!(cut * 10 > connections.len() * 9, "{cut} of {} were cut", connections.len());
+        // Cuts behind the last frame need no second connection, and how many frames there are
+        // differs a little from exchange to exchange; nearly all others do.
+        assert!(cut * 4 > connections.len() * 3, "{cut} of {} were cut", connections.len());
         keys
     });
     consumed_once(&server, &keys);
