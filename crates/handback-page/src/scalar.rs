@@ -206,34 +206,72 @@ pub fn write_real(real: f64, out: &mut String) {
 
 /// Appends text as a JSON string.
 pub fn write_text(text: &str, out: &mut String) {
-    if is_plain(text.as_bytes()) {
-        out.reserve(text.len() + 2);
-        out.push('"');
-        out.push_str(text);
-        out.push('"');
-    } else {
-        out.push_str(&serde_json::to_string(text).expect("text is always JSON"));
+    out.reserve(text.len() + 2);
+    out.push('"');
+    let mut rest = text;
+    while let Some((plain, special)) = rest.split_at_checked(plain_length(rest.as_bytes())) {
+        out.push_str(plain);
+        let Some(byte) = special.bytes().next() else { break };
+        match byte {
+            b'"' => out.push_str(r#"\""#),
+            b'\\' => out.push_str(r"\\"),
+            b'\n' => out.push_str(r"\n"),
+            b'\r' => out.push_str(r"\r"),
+            b'\t' => out.push_str(r"\t"),
+            0x08 => out.push_str(r"\b"),
+            0x0c => out.push_str(r"\f"),
+            _ => write!(out, r"\u{byte:04x}").expect("a String takes everything"),
+        }
+        rest = special.get(1..).unwrap_or_default();
+    }
+    out.push('"');
+}
+
+/// Whether bytes are ASCII, and stand for themselves in a JSON string: most texts of most tables.
+#[must_use]
+pub fn is_plain_ascii(text: &[u8]) -> bool {
+    text.is_ascii() && plain_length(text) == text.len()
+}
+
+/// How many bytes stand for themselves in JSON, up to the first control character, quote or
+/// backslash. Looks at eight at a time: most of a page is text.
+fn plain_length(text: &[u8]) -> usize {
+    let (words, rest) = text.as_chunks();
+    for (number, word) in words.iter().enumerate() {
+        let special = special_bytes(*word);
+        if special != 0 {
+            return number * 8 + first_byte(special);
+        }
+    }
+    match text.last_chunk() {
+        // These overlap with those before.
+        Some(last) if !rest.is_empty() => match special_bytes(*last) {
+            0 => text.len(),
+            special => text.len() - 8 + first_byte(special),
+        },
+        _ => {
+            let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
+            let plain = rest.iter().position(is_special).unwrap_or(rest.len());
+            words.len() * 8 + plain
+        }
     }
 }
 
-/// Whether text stands for itself in JSON: no control character, quote or backslash. Looks at eight
-/// bytes at a time; most of a page is text.
-fn is_plain(text: &[u8]) -> bool {
+/// The high bit of a byte is set if it is one that JSON escapes; those of bytes behind the first
+/// one may be set as well.
+const fn special_bytes(word: [u8; 8]) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = EACH * 0x80;
-    let (words, rest) = text.as_chunks();
-    let special = words.iter().fold(0, |special, word| {
-        let word = u64::from_le_bytes(*word);
-        // The high bit of a byte is set if it is what is looked for; those of bytes above it may be
-        // set as well then.
-        let control = word.wrapping_sub(EACH * 0x20) & !word;
-        let is = |byte: u8| {
-            let differs = word ^ (EACH * u64::from(byte));
-            differs.wrapping_sub(EACH) & !differs
-        };
-        special | control | is(b'"') | is(b'\\')
-    });
-    special & HIGH == 0 && rest.iter().all(|&byte| byte >= 0x20 && byte != b'"' && byte != b'\\')
+    let word = u64::from_le_bytes(word);
+    let control = word.wrapping_sub(EACH * 0x20) & !word;
+    let from_quote = word ^ (EACH * b'"' as u64);
+    let from_backslash = word ^ (EACH * b'\\' as u64);
+    let quote = from_quote.wrapping_sub(EACH) & !from_quote;
+    let backslash = from_backslash.wrapping_sub(EACH) & !from_backslash;
+    (control | quote | backslash) & (EACH * 0x80)
+}
+
+const fn first_byte(marked: u64) -> usize {
+    (marked.trailing_zeros() / 8) as usize
 }
 
 /// Appends bytes as JSON, tagged.
@@ -466,12 +504,36 @@ mod tests {
                 for byte in (0..0x80).map(char::from).chain(['\u{80}', '\u{7ff}', '\u{ff22}']) {
                     let text: String =
                         (0..length).map(|at| if at == place { byte } else { 'a' }).collect();
-                    let mut written = String::new();
-                    write_text(&text, &mut written);
-                    assert_eq!(written, serde_json::to_string(&text).unwrap());
+                    check_text(&text);
                 }
             }
         }
+    }
+
+    #[test]
+    fn several_bytes_are_escaped_each() {
+        let special =
+            ['"', '\\', '\u{1}', '\n', '\u{1f}', '!', '#', '[', ']', '\u{ff22}', '\u{7f}'];
+        for first in 0..17 {
+            for second in 0..17 {
+                for (one, two) in special.iter().flat_map(|one| special.map(|two| (*one, two))) {
+                    let char_at = |at| match at {
+                        _ if at == first => one,
+                        _ if at == second => two,
+                        _ => 'a',
+                    };
+                    check_text(&(0..17).map(char_at).collect::<String>());
+                }
+            }
+        }
+    }
+
+    fn check_text(text: &str) {
+        let mut written = String::new();
+        write_text(text, &mut written);
+        assert_eq!(written, serde_json::to_string(text).unwrap());
+        let is_plain = text.is_ascii() && written == format!("\"{text}\"");
+        assert_eq!(is_plain_ascii(text.as_bytes()), is_plain, "{text:?}");
     }
 
     #[test]

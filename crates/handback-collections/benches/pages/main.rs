@@ -25,9 +25,14 @@ mod sqlite;
 use std::path::Path;
 
 use anyhow::Result;
+use mimalloc::MiMalloc;
 
 use crate::args::Args;
 use crate::report::Report;
+
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> Result<()> {
     let args = Args::parse(std::env::args().skip(1))?;

@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
         let expected = limit.min(ROWS_EXPECTED_MAX);
         // All items in one text, cut apart at the end.
         let length = self.plan.item_length().saturating_mul(expected).min(BYTES_EXPECTED_MAX);
-        let mut page = String::with_capacity(length);
+        let mut page = Vec::with_capacity(length);
         let mut ends = Vec::with_capacity(expected);
         let mut places: Vec<Vec<Scalar>> = Vec::with_capacity(expected);
         let mut last_place = Vec::with_capacity(self.plan.keys.len() + 1);
@@ -305,6 +305,7 @@ impl<'a> Reader<'a> {
         if let Some(last) = places.last_mut() {
             *last = last_place;
         }
+        let page = json(page)?;
         let rows = ItemText::parts(&page, ends).zip(places);
         let rows = rows.map(|(item, place)| Row { item, place }).collect();
         Ok(Found { rows, more, met_place })
@@ -356,11 +357,11 @@ impl<'a> Reader<'a> {
     }
 
     fn row(&self, row: &rusqlite::Row<'_>) -> Result<Row, CollectionError> {
-        let mut item = String::with_capacity(self.plan.item_length());
+        let mut item = Vec::with_capacity(self.plan.item_length());
         self.write_item(row, &mut item)?;
         let mut place = Vec::with_capacity(self.plan.keys.len() + 1);
         self.write_place(row, &mut place)?;
-        Ok(Row { item: item.into(), place })
+        Ok(Row { item: json(item)?.into(), place })
     }
 
     /// The place of a row.
@@ -387,26 +388,38 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn write_item(&self, row: &rusqlite::Row<'_>, out: &mut String) -> Result<(), CollectionError> {
+    /// Appends the JSON of a row. Bytes, as most texts need no look at their characters.
+    fn write_item(
+        &self,
+        row: &rusqlite::Row<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CollectionError> {
         if let Items::Text(_) = &self.source.items {
             if let ValueRef::Text(bytes) = value(row, 0)? {
-                out.push_str(self.text(row, bytes, "item")?);
+                out.extend_from_slice(self.text(row, bytes, "item")?.as_bytes());
             }
             return Ok(());
         }
         for (number, member) in self.plan.members.iter().enumerate() {
-            out.push_str(&member.prefix);
+            out.extend_from_slice(member.prefix.as_bytes());
             match value(row, number)? {
-                ValueRef::Null => out.push_str("null"),
+                ValueRef::Null => out.extend_from_slice(b"null"),
                 ValueRef::Integer(int) => write_integer(int, out),
-                ValueRef::Real(real) => scalar::write_real(real, out),
-                ValueRef::Blob(bytes) => scalar::write_blob(bytes, out),
-                ValueRef::Text(bytes) => {
-                    scalar::write_text(self.text(row, bytes, &member.name)?, out);
+                ValueRef::Real(real) => write_real(real, out),
+                ValueRef::Text(bytes) if scalar::is_plain_ascii(bytes) => {
+                    out.reserve(bytes.len() + 2);
+                    out.push(b'"');
+                    out.extend_from_slice(bytes);
+                    out.push(b'"');
                 }
+                ValueRef::Text(bytes) => {
+                    let text = self.text(row, bytes, &member.name)?;
+                    write_with(out, |out| scalar::write_text(text, out));
+                }
+                ValueRef::Blob(bytes) => write_with(out, |out| scalar::write_blob(bytes, out)),
             }
         }
-        out.push_str(if self.plan.members.is_empty() { "{}" } else { "}" });
+        out.extend_from_slice(if self.plan.members.is_empty() { b"{}" } else { b"}" });
         Ok(())
     }
 
@@ -433,7 +446,7 @@ impl<'a> Reader<'a> {
         let shown = self.plan.keys.iter().filter(is_key).map(|key| {
             let mut text = String::new();
             match row.get_ref(key.result) {
-                Ok(ValueRef::Integer(int)) => write_integer(int, &mut text),
+                Ok(ValueRef::Integer(int)) => scalar::write_integer(int.into(), &mut text),
                 Ok(ValueRef::Real(real)) => scalar::write_real(real, &mut text),
                 Ok(ValueRef::Text(bytes)) => match std::str::from_utf8(bytes) {
                     Ok(value) => scalar::write_text(value, &mut text),
@@ -460,12 +473,33 @@ impl Plan {
     }
 }
 
+/// Appends what is written to a text.
+fn write_with(out: &mut Vec<u8>, write: impl FnOnce(&mut String)) {
+    let mut text = String::new();
+    write(&mut text);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// The items of a page as text, which they are.
+fn json(page: Vec<u8>) -> Result<String, CollectionError> {
+    String::from_utf8(page).map_err(|_| CollectionError::Damaged("text is not UTF-8".to_owned()))
+}
+
+/// As [`scalar::write_real`] does.
+fn write_real(real: f64, out: &mut Vec<u8>) {
+    if real.is_finite() {
+        out.extend_from_slice(zmij::Buffer::new().format_finite(real).as_bytes());
+    } else {
+        write_with(out, |out| scalar::write_real(real, out));
+    }
+}
+
 /// As [`scalar::write_integer`] does, in a third of the time: a page is mostly integers and text.
-fn write_integer(int: i64, out: &mut String) {
+fn write_integer(int: i64, out: &mut Vec<u8>) {
     const MAX_SAFE: u64 = 9_007_199_254_740_991;
     let mut rest = int.unsigned_abs();
     if rest > MAX_SAFE {
-        return scalar::write_integer(int.into(), out);
+        return write_with(out, |out| scalar::write_integer(int.into(), out));
     }
     let mut digits = [b'0'; 16];
     let mut unused = digits.len();
@@ -478,9 +512,9 @@ fn write_integer(int: i64, out: &mut String) {
         }
     }
     if int < 0 {
-        out.push('-');
+        out.push(b'-');
     }
-    out.push_str(digits.get(unused..).and_then(|d| std::str::from_utf8(d).ok()).unwrap_or("0"));
+    out.extend_from_slice(digits.get(unused..).unwrap_or(b"0"));
 }
 
 /// A statement, from those that are kept if it is short; a long one drives out the others, so that
@@ -550,10 +584,21 @@ mod tests {
         let powers = (0..19).map(|exponent| 10_i64.pow(exponent));
         let near = powers.chain([0, 1 << 53, i64::MAX]).flat_map(|int| [int - 1, int]);
         for int in near.flat_map(|int| [int, -int]).chain([i64::MIN]) {
-            let (mut ours, mut theirs) = (String::from("x"), String::from("x"));
+            let (mut ours, mut theirs) = (Vec::from(b"x"), String::from("x"));
             write_integer(int, &mut ours);
             scalar::write_integer(int.into(), &mut theirs);
-            assert_eq!(ours, theirs);
+            assert_eq!(json(ours).unwrap(), theirs);
+        }
+    }
+
+    #[test]
+    fn reals_are_written_as_everywhere() {
+        let finite = [0.0, -0.0, 0.1, 1e21, -1.5e-7, f64::MAX, f64::MIN_POSITIVE];
+        for real in finite.into_iter().chain([f64::NAN, f64::INFINITY, f64::NEG_INFINITY]) {
+            let (mut ours, mut theirs) = (Vec::from(b"x"), String::from("x"));
+            write_real(real, &mut ours);
+            scalar::write_real(real, &mut theirs);
+            assert_eq!(json(ours).unwrap(), theirs);
         }
     }
 }
