@@ -69,14 +69,14 @@ impl OpenError {
                 Some(format!("the database has: {}", others.join(", ")))
             }
             Self::NoKey { has_rowid: true, .. } => Some(
-                "name unique columns with 'key', or choose 'order = rowid' to read by rowid"
+                "name unique columns with 'key', or choose 'order=rowid' to read by rowid"
                     .to_owned(),
             ),
             Self::NoKey { has_rowid: false, .. } | Self::NoRowid { .. } => {
                 Some("name unique columns with 'key'".to_owned())
             }
             Self::NullInKey { .. } => Some(
-                "name columns without nulls with 'key', or choose 'order = rowid' to read a table \
+                "name columns without nulls with 'key', or choose 'order=rowid' to read a table \
                  by rowid"
                     .to_owned(),
             ),
