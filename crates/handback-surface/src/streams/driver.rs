@@ -31,8 +31,8 @@ pub struct Streams {
     pub(super) log: Arc<dyn Log>,
     pub(super) sweep: Sweep,
     shown: Arc<Shown>,
-    turns: Arc<Turns>,
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    pub(super) turns: Arc<Turns>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     clock: Clock,
 }
 
@@ -82,20 +82,22 @@ impl Streams {
         let writer = Writer::new(Arc::clone(&log), hub, key, Arc::clone(&shown), mode);
         let turns = Turns::new(Arc::clone(&log), Arc::clone(&shown), writer, Arc::clone(&clock));
         let turns = Arc::new(turns);
-        let keeper = {
+        // Without threads there is no server; nothing was started yet.
+        let start = |name: &str, run: fn(&Turns)| {
             let turns = Arc::clone(&turns);
-            let thread = std::thread::Builder::new().name("streams".to_owned());
-            // Without a thread there is no server; nothing was started yet.
-            thread.spawn(move || turns.keep()).map_err(|error| {
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            thread.spawn(move || run(&turns)).map_err(|error| {
                 RecoverError::Read(StoreError::Unavailable(format!("no thread: {error}")))
-            })?
+            })
         };
+        let keeper = start("streams", Turns::keep)?;
+        let clerk = start("streams-clerk", Turns::serve_crowds).inspect_err(|_| turns.stop())?;
         Ok(Arc::new(Self {
             sweep: Sweep::default(),
             log,
             shown,
             turns,
-            keeper: Mutex::new(Some(keeper)),
+            threads: Mutex::new(vec![keeper, clerk]),
             clock,
         }))
     }
@@ -306,8 +308,8 @@ impl Streams {
     /// Takes no more commands, and waits until those that were taken are done.
     pub fn stop(&self) {
         self.turns.stop();
-        if let Some(keeper) = lock(&self.keeper).take() {
-            let _ = keeper.join();
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
+            let _ = thread.join();
         }
     }
 }

@@ -24,10 +24,13 @@ const COMMIT_COMMANDS_MAX: usize = 4096;
 /// Gets the reply to a command.
 pub(super) type Answer = oneshot::Receiver<Result<Reply, NotTaken>>;
 
+/// Gives it.
+pub(super) type Teller = oneshot::Sender<Result<Reply, NotTaken>>;
+
 /// A command that waits, and who waits for it.
 pub(super) struct Waiting {
     pub(super) command: Command,
-    pub(super) reply: oneshot::Sender<Result<Reply, NotTaken>>,
+    pub(super) reply: Teller,
     bytes: usize,
 }
 
@@ -37,6 +40,8 @@ pub(super) struct Queue {
     state: Mutex<State>,
     /// Told when the keeper has something to do at once.
     urgent: Condvar,
+    /// Told when the clerk has something to do.
+    crowd: Condvar,
 }
 
 #[derive(Default)]
@@ -45,6 +50,8 @@ struct State {
     bytes: usize,
     /// Somebody is on the way to take what waits.
     is_attended: bool,
+    /// That is the clerk.
+    is_crowd: bool,
     /// Why nothing is taken for now.
     refusing: Option<String>,
     is_stopped: bool,
@@ -126,6 +133,21 @@ impl Queue {
     pub(super) fn stop(&self) {
         lock(&self.state).is_stopped = true;
         self.urgent.notify_all();
+        self.crowd.notify_all();
+    }
+
+    /// Has the clerk come for what waits.
+    pub(super) fn call_clerk(&self) {
+        lock(&self.state).is_crowd = true;
+        self.crowd.notify_all();
+    }
+
+    /// Waits until the clerk is called. False if nobody will call any more.
+    pub(super) fn wait_for_crowd(&self) -> bool {
+        let is_calm = |state: &mut State| !state.is_stopped && !state.is_crowd;
+        let waited = self.crowd.wait_while(lock(&self.state), is_calm);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut state.is_crowd)
     }
 
     /// Waits for something to do, at most so long.

@@ -1,18 +1,23 @@
 //! Whose turn it is to write.
 //!
-//! There is no thread that writes: it would be a hop on the way of every append. Whoever brings a
-//! command while nobody is on the way to the queue has a turn: takes what waits, commits it on the
-//! worker itself, and answers. A task goes on with what has come meanwhile, and with the signature,
-//! until nothing waits. If commands come in crowds, that task has all turns, and lets go before each,
-//! so that all that is ready on its worker comes along.
+//! A thread that writes is a hop on the way of every append. So whoever brings a command while nobody
+//! is on the way to the queue has a turn: takes what waits, commits it on the worker itself, and
+//! answers. A task goes on with what has come meanwhile, and with the signature, until nothing waits.
 //!
-//! A commit blocks its worker for as long as a sync takes. No more than one is blocked, because only
-//! one has the writer, and nobody but the keeper and [`Turns::stop`] waits for that. If a sync takes
-//! long, the keeper sees to it that another worker looks after the sockets.
+//! If commands come in crowds, the hop costs less than a worker that waits for the disk: then all
+//! turns are those of the clerk, a thread that commits what waits as soon as the commit before is
+//! done. It has the answers given by a worker, all in one go: to wake many tasks from outside of the
+//! runtime would take longer than the commit.
+//!
+//! Outside of crowds, a commit blocks its worker for as long as a sync takes. No more than one is
+//! blocked, because only one has the writer, and nobody but the keeper, the clerk and
+//! [`Turns::stop`] waits for that. If a sync takes long, the keeper sees to it that another worker
+//! looks after the sockets.
 //!
 //! The keeper is a thread for what nobody asks for: it sweeps, looks after the store, and brings it
 //! back after a failure.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -23,7 +28,7 @@ use tokio::runtime::Handle;
 use super::channels::Shown;
 use super::driver::{Clock, Mode};
 use super::queue::{Duty, Queue};
-use super::writer::Writer;
+use super::writer::{Answers, Writer};
 
 /// How often the keeper looks for what has outlived its time.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
@@ -65,30 +70,60 @@ impl Turns {
 
     /// Sees to it that what waits is taken.
     pub(super) fn attend(self: &Arc<Self>) {
-        // Before anything else: should a turn panic, somebody still has to leave the queue.
-        let attendance = Attendance(Arc::clone(self));
-        let is_crowded = self.is_crowded.load(Ordering::Relaxed);
-        if !is_crowded {
-            self.turn();
+        if self.is_crowded() {
+            self.queue.call_clerk();
+            return;
         }
+        // Before anything else: should a turn panic, somebody still has to leave the queue.
+        let attendance = Attendance(Some(Arc::clone(self)));
+        self.turn();
         // Without a runtime, all is done here and now.
         if let Ok(runtime) = Handle::try_current() {
             self.runtime.get_or_init(|| runtime.clone());
-            runtime.spawn(attendance.run(is_crowded));
+            runtime.spawn(attendance.run());
         }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::Relaxed)
     }
 
     /// Takes what waits, commits and answers it. False if nothing waits.
     fn turn(&self) -> bool {
+        self.commit().is_some()
+    }
+
+    /// Takes what waits, and commits it. Nothing if nothing waits; no answers if those who wait were
+    /// told that it failed.
+    fn commit(&self) -> Option<Option<Answers>> {
         let mut writer = self.writer();
         writer.sign();
-        let Some(commands) = self.queue.take() else { return false };
+        let commands = self.queue.take()?;
         self.is_crowded.store(commands.len() > 1, Ordering::Relaxed);
         self.steps.fetch_add(1, Ordering::Relaxed);
-        if let Err(reason) = writer.round(commands, (self.clock)()) {
-            self.queue.refuse(&reason);
-        }
+        let done = writer.round(commands, (self.clock)());
+        let done = done.inspect_err(|reason| self.queue.refuse(reason));
         self.steps.fetch_add(1, Ordering::Relaxed);
+        Some(done.ok())
+    }
+
+    /// What the clerk does until there is nothing to do any more.
+    pub(super) fn serve_crowds(&self) {
+        while self.queue.wait_for_crowd() {
+            // Whoever finds the writer after a panic sees to it; those who waited are told by it.
+            while std::panic::catch_unwind(AssertUnwindSafe(|| self.crowd_turn())).unwrap_or(true) {
+            }
+        }
+    }
+
+    /// As [`Turns::turn`], but for who gives the answers.
+    fn crowd_turn(&self) -> bool {
+        let Some(answers) = self.commit() else { return false };
+        if let Some(answers) = answers.filter(Answers::is_crowd)
+            && let Some(runtime) = self.runtime.get()
+        {
+            drop(runtime.spawn(async move { drop(answers) }));
+        }
         true
     }
 
@@ -194,24 +229,27 @@ impl Turns {
 
 /// Somebody on the way to the queue. Who is dropped on the way, because the runtime ends, does there
 /// what was to be done.
-struct Attendance(Arc<Turns>);
+struct Attendance(Option<Arc<Turns>>);
 
 impl Attendance {
-    async fn run(self, lets_go: bool) {
-        if lets_go {
-            tokio::task::yield_now().await;
-        }
-        while self.0.turn() {
-            // Those that are ready come along; and those that were answered are served before the
-            // signature is made.
-            tokio::task::yield_now().await;
+    async fn run(mut self) {
+        while let Some(turns) = &self.0 {
+            if turns.is_crowded() {
+                turns.queue.call_clerk();
+                self.0 = None;
+            } else if turns.turn() {
+                // Those that were answered are served before the signature is made.
+                tokio::task::yield_now().await;
+            } else {
+                self.0 = None;
+            }
         }
     }
 }
 
 impl Drop for Attendance {
     fn drop(&mut self) {
-        while self.0.turn() {}
+        while self.0.as_ref().is_some_and(|turns| turns.turn()) {}
     }
 }
 
@@ -375,6 +413,60 @@ mod tests {
         assert!(panicked.is_err());
         log.mood.store(WORKS, Ordering::SeqCst);
         assert_eq!(until_taken(&streams).await, 1);
+    }
+
+    /// How many of many at once were taken.
+    async fn crowd(streams: &Arc<Streams>) -> u64 {
+        let tasks: Vec<_> = (0..64)
+            .map(|_| {
+                let streams = Arc::clone(streams);
+                tokio::spawn(async move { append(&streams).await })
+            })
+            .collect();
+        let mut taken = 0;
+        for task in tasks {
+            // The one whose turn panics does so, too.
+            taken += u64::from(matches!(task.await, Ok(Ok(_))));
+        }
+        taken
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_crowd_is_told_of_failures_and_taken_afterwards() {
+        let (streams, log) = open();
+        create(&streams).await;
+        let mut taken = 0;
+        for mood in [PANICS, FAILS, PANICS] {
+            // Until the clerk has the turns.
+            while !streams.turns.is_crowded() {
+                taken += crowd(&streams).await;
+            }
+            log.mood.store(mood, Ordering::SeqCst);
+            assert_eq!(crowd(&streams).await, 0);
+            log.mood.store(WORKS, Ordering::SeqCst);
+            taken += 1;
+            assert_eq!(until_taken(&streams).await, taken);
+        }
+        taken += crowd(&streams).await;
+        assert_eq!(streams.view(name().id()).unwrap().number, taken);
+    }
+
+    /// The clerk has nobody to give its answers, and gives them itself.
+    #[test]
+    fn a_crowd_is_answered_after_the_end_of_a_runtime() {
+        let (streams, _) = open();
+        let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let first = runtime();
+        first.block_on(create(&streams));
+        drop(first);
+        let taken = runtime().block_on(async {
+            let mut taken = 0;
+            while !streams.turns.is_crowded() {
+                taken += crowd(&streams).await;
+            }
+            taken + crowd(&streams).await
+        });
+        assert_eq!(taken % 64, 0);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use handback_store::{Log, StoreError};
-use handback_stream::{Done, Hub, NameId, RecoverError, SigningKey, Stored};
+use handback_stream::{Done, Hub, NameId, RecoverError, Reply, SigningKey, Stored};
 
 use super::channels::{Channel, Shown};
 use super::driver::{Mode, NotTaken, lock};
 use super::log;
-use super::queue::Waiting;
+use super::queue::{Teller, Waiting};
 
 /// Who has it may write.
 pub(super) struct Writer {
@@ -22,6 +22,25 @@ pub(super) struct Writer {
     failed: Option<String>,
 }
 
+/// Who is to be told what, now that it is durable. They are told when this is dropped, wherever and
+/// why ever that is.
+pub(super) struct Answers(Vec<(Teller, Reply)>);
+
+impl Answers {
+    /// Whether there is more than one.
+    pub(super) const fn is_crowd(&self) -> bool {
+        self.0.len() > 1
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        for (waiting, reply) in self.0.drain(..) {
+            let _ = waiting.send(Ok(reply));
+        }
+    }
+}
+
 impl Writer {
     pub(super) fn new(
         log: Arc<dyn Log>,
@@ -33,8 +52,9 @@ impl Writer {
         Self { log, hub, key, shown, mode, failed: None }
     }
 
-    /// Does commands, and answers them. If that fails, nothing is done until [`Writer::reopen`].
-    pub(super) fn round(&mut self, commands: Vec<Waiting>, now: u64) -> Result<(), String> {
+    /// Does commands, and gives what they are to be answered. If that fails, they are told, and
+    /// nothing is done until [`Writer::reopen`].
+    pub(super) fn round(&mut self, commands: Vec<Waiting>, now: u64) -> Result<Answers, String> {
         let mut replies = Vec::with_capacity(commands.len());
         let has_failed = self.failed.is_some();
         for Waiting { command, reply, .. } in commands {
@@ -54,10 +74,8 @@ impl Writer {
                     self.shown.publish(done.published);
                     self.shown.changes.send_modify(|count| *count += 1);
                 }
-                for ((_, reply), waiting) in done.replies.into_iter().zip(replies) {
-                    let _ = waiting.send(Ok(reply));
-                }
-                Ok(())
+                let given = done.replies.into_iter().map(|(_, reply)| reply);
+                Ok(Answers(replies.into_iter().zip(given).collect()))
             }
             Err(reason) => {
                 self.fail(&reason);
@@ -74,7 +92,8 @@ impl Writer {
         if self.failed.is_none() {
             self.hub.sweep(now);
         }
-        self.round(Vec::new(), now)
+        // Nobody waits for it.
+        self.round(Vec::new(), now).map(drop)
     }
 
     /// Signs the last commit. Not on the way of the replies: they need not wait for it.
