@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Where the programs are; those that are not there are left out.
 #[derive(Debug, Default)]
@@ -193,6 +194,24 @@ impl Running {
         Ok(Duration::from_secs_f64(ticks as f64 / TICKS_PER_SECOND))
     }
 
+    /// Stops it, until it is to go on.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Has it go on.
+    pub(crate) fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = i32::try_from(self.process).ok().and_then(Pid::from_raw);
+        if let Some(process) = process {
+            // If it has ended, that is noticed elsewhere.
+            let _ = kill_process(process, signal);
+        }
+    }
+
     /// The end of what it said.
     pub(crate) fn log(&self) -> String {
         let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
@@ -214,6 +233,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.go_on();
         drop(self.input.take());
         let deadline = Instant::now() + STOP_TIMEOUT;
         while matches!(self.script.try_wait(), Ok(None)) {

@@ -2,7 +2,8 @@
 //! the Durable Streams protocol.
 //!
 //! Every run gets a server of its own, with nothing in its folder. The contenders take turns within
-//! each scenario, so that whatever else the machine does hits all of them. Generator and server
+//! each scenario, so that whatever else the machine does hits all of them; where appends are counted,
+//! every tenth of a second. Generator and server
 //! share the machine; the generator is one thread with a client that does little. A run counts only
 //! if every event that was acked is there exactly once, in order, and a repeated append is known.
 //!
@@ -20,7 +21,7 @@ mod sample;
 mod scenario;
 mod stream;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 use crate::args::Args;
 use crate::contender::Contender;
@@ -65,39 +66,64 @@ fn measure(args: &Args, contenders: &[Contender]) -> Timeline {
     let every = args.rounds.div_ceil(SELDOM_ROUNDS);
     for &scenario in &args.scenarios {
         for round in 0..args.rounds {
-            let turns = contenders.iter().filter(|who| !who.is_seldom() || round % every == 0);
-            for &who in turns {
-                timeline.0.push(run(args, scenario, who, round));
+            let (seldom, often): (Vec<Contender>, Vec<Contender>) =
+                contenders.iter().partition(|who| who.is_seldom());
+            if scenario.is_shared() {
+                timeline.0.extend(run(args, scenario, &often, round));
+            } else {
+                for who in often {
+                    timeline.0.extend(run(args, scenario, &[who], round));
+                }
+            }
+            for who in seldom.into_iter().filter(|_| round % every == 0) {
+                timeline.0.extend(run(args, scenario, &[who], round));
             }
         }
         // The last run of ours has a peer's run after it, too.
         let is_compared = contenders.iter().any(|who| Contender::OWN.contains(who));
-        if is_compared && contenders.contains(&Contender::Wal) && !args.smoke {
-            timeline.0.push(run(args, scenario, Contender::Wal, args.rounds));
+        let is_alone = is_compared && !scenario.is_shared();
+        if is_alone && contenders.contains(&Contender::Wal) && !args.smoke {
+            timeline.0.extend(run(args, scenario, &[Contender::Wal], args.rounds));
         }
     }
     timeline
 }
 
-fn run(args: &Args, scenario: Scenario, contender: Contender, round: usize) -> Run {
-    let outcome = attempt(args, scenario, contender).map_err(|error| format!("{error:#}"));
-    let what = format!("{} {round}: {contender}", scenario.key());
-    match &outcome {
-        Ok(sample) => eprintln!("{what}: {}", report::one_line(scenario, sample)),
-        Err(why) => eprintln!("{what}: FAILED: {why}"),
-    }
-    Run { scenario, contender, outcome }
+/// One run of contenders that are measured at the same time.
+fn run(args: &Args, scenario: Scenario, contenders: &[Contender], round: usize) -> Vec<Run> {
+    let outcomes = attempt(args, scenario, contenders)
+        .unwrap_or_else(|error| contenders.iter().map(|_| Err(anyhow!("{error:#}"))).collect());
+    let runs = contenders.iter().zip(outcomes).map(|(&contender, outcome)| {
+        let outcome = outcome.map_err(|error| format!("{error:#}"));
+        let what = format!("{} {round}: {contender}", scenario.key());
+        match &outcome {
+            Ok(sample) => eprintln!("{what}: {}", report::one_line(scenario, sample)),
+            Err(why) => eprintln!("{what}: FAILED: {why}"),
+        }
+        Run { scenario, contender, round, outcome }
+    });
+    runs.collect()
 }
 
-fn attempt(args: &Args, scenario: Scenario, contender: Contender) -> Result<Sample> {
-    let server = contender.start(&args.programs, &args.scratch)?;
+fn attempt(
+    args: &Args,
+    scenario: Scenario,
+    contenders: &[Contender],
+) -> Result<Vec<Result<Sample>>> {
+    let start = |contender: &Contender| {
+        let started = contender.start(&args.programs, &args.scratch);
+        started.with_context(|| contender.to_string())
+    };
+    let servers = contenders.iter().map(start).collect::<Result<Vec<_>>>()?;
     // One thread, so that the generator takes no more than one of the cores.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let sample = runtime.block_on(scenario.run(&server, &args.effort));
-    if sample.is_err() {
-        eprintln!("{contender} said:\n{}", server.log());
+    let samples = runtime.block_on(scenario.run(&servers, &args.effort));
+    for ((sample, contender), server) in samples.iter().zip(contenders).zip(&servers) {
+        if sample.is_err() {
+            eprintln!("{contender} said:\n{}", server.log());
+        }
     }
-    sample
+    Ok(samples)
 }
 
 /// What peers get wrong is in the report; what we get wrong is a failure.

@@ -17,11 +17,14 @@ const ABOUT: &str = "\
 loopback, and shares the machine with the generator, which is one thread with a client of its own \
 that does little. Events have 256 bytes; every append carries `Producer-Id`, `Producer-Epoch` and \
 `Producer-Seq`, one request at a time on each connection, which stays open. All servers sync before \
-they ack except the one in memory. Contenders take turns within each scenario. A run counts only if \
-all that was acked is there exactly once and in order, byte for byte, and an append that is sent \
-again is known (204). Numbers are medians over the runs; a ratio is that of Handback over the mean of \
-the peer's runs just before and just after, the median of them with the lowest and the highest. Server \
-time is that of all its threads, user and system.";
+they ack except the one in memory. Contenders take turns within each scenario: where appends are \
+counted, `durable-streams` and Handback every tenth of a second, and whoever has no turn is stopped \
+(`SIGSTOP`), so that what else the machine does hits them alike; otherwise run by run. A run counts \
+only if all that was acked is there exactly once and in order, byte for byte, and an append that is \
+sent again is known (204). Numbers are medians over the runs; a ratio is that of Handback over the \
+peer's of the same time, or else over the mean of the peer's runs just before and just after, the \
+median of them with the lowest and the highest. Server time is that of all its threads, user and \
+system.";
 
 /// The widest bar of a plot.
 const BAR_WIDTH: f64 = 60.0;

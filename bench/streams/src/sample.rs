@@ -21,6 +21,8 @@ pub(crate) struct Sample {
 pub(crate) struct Run {
     pub(crate) scenario: Scenario,
     pub(crate) contender: Contender,
+    /// Its turn. Runs of a shared scenario with the same number ran at the same time.
+    pub(crate) round: usize,
     pub(crate) outcome: Result<Sample, String>,
 }
 
@@ -60,8 +62,9 @@ impl Timeline {
         Spread::of(self.values(scenario, who, value).into_iter().map(|(_, value)| value).collect())
     }
 
-    /// One contender's number over another's. Whoever ran more seldom is compared with the mean of
-    /// the other's runs just before and just after.
+    /// One contender's number over another's of the same time. Where they did not run at the same
+    /// time, whoever ran more seldom is compared with the mean of the other's runs just before and
+    /// just after.
     pub(crate) fn ratio(
         &self,
         scenario: Scenario,
@@ -95,13 +98,26 @@ impl Timeline {
     fn values(&self, scenario: Scenario, who: Contender, value: Value) -> Vec<(usize, f64)> {
         let runs = self.0.iter().enumerate();
         runs.filter(|(_, run)| (run.scenario, run.contender) == (scenario, who))
-            .filter_map(|(at, run)| Some((at, value(run.outcome.as_ref().ok()?)?)))
+            .filter_map(|(at, run)| Some((self.place(at, run), value(run.outcome.as_ref().ok()?)?)))
             .collect()
+    }
+
+    /// The place of a run: that of the first one of those that ran at the same time.
+    fn place(&self, at: usize, run: &Run) -> usize {
+        let beside = |other: &Run| {
+            let is_often = !run.contender.is_seldom() && !other.contender.is_seldom();
+            let is_same = (run.scenario, run.round) == (other.scenario, other.round);
+            run.scenario.is_shared() && is_often && is_same
+        };
+        self.0.iter().position(beside).unwrap_or(at)
     }
 }
 
-/// The mean of the nearest values on both sides of a place, or the one that there is.
+/// The value at a place, or the mean of the nearest ones on both sides, or the one that there is.
 fn around(values: &[(usize, f64)], place: usize) -> Option<f64> {
+    if let Some((_, value)) = values.iter().find(|(at, _)| *at == place) {
+        return Some(*value);
+    }
     let before = values.iter().rev().find(|(at, _)| *at < place);
     let after = values.iter().find(|(at, _)| *at > place);
     match (before, after) {
@@ -128,12 +144,22 @@ mod tests {
     use Contender::{Handback, NodeFile, Wal};
 
     fn timeline(runs: &[(Contender, f64)]) -> Timeline {
-        let run = |&(contender, rate): &(Contender, f64)| Run {
+        let run = |(round, &(contender, rate)): (usize, &(Contender, f64))| Run {
             scenario: Scenario::Streams,
             contender,
+            round,
             outcome: Ok(Sample { rate: Some(rate), p50_ms: None, p99_ms: None, cpu_us: None }),
         };
-        Timeline(runs.iter().map(run).collect())
+        Timeline(runs.iter().enumerate().map(run).collect())
+    }
+
+    #[test]
+    fn compares_runs_of_the_same_time() {
+        let runs = [(Wal, 10.0), (Handback, 20.0), (Wal, 100.0), (Handback, 400.0)];
+        let mut timeline = timeline(&runs);
+        timeline.0.iter_mut().zip([0, 0, 1, 1]).for_each(|(run, round)| run.round = round);
+        let ratio = timeline.ratio(Scenario::Streams, [Handback, Wal], |sample| sample.rate);
+        assert_eq!(ratio, Some(Spread { median: 3.0, min: 2.0, max: 4.0 }));
     }
 
     fn check(runs: &[(Contender, f64)], pair: [Contender; 2], expected: Option<f64>) {
@@ -178,7 +204,7 @@ mod tests {
     fn a_failed_run_does_not_count() {
         let mut timeline = timeline(&[(Wal, 10.0), (Handback, 20.0)]);
         let outcome = Err("lost an event".to_owned());
-        timeline.0.push(Run { scenario: Scenario::Streams, contender: Wal, outcome });
+        timeline.0.push(Run { scenario: Scenario::Streams, contender: Wal, round: 9, outcome });
         let ratio = timeline.ratio(Scenario::Streams, [Handback, Wal], |sample| sample.rate);
         assert_eq!(ratio.map(|ratio| ratio.median), Some(2.0));
         assert_eq!(timeline.failures(Scenario::Streams, Wal), (1, 2, "lost an event"));

@@ -8,7 +8,7 @@ mod resume;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, anyhow, bail};
 
 use crate::contender::Running;
 use crate::sample::Sample;
@@ -81,19 +81,41 @@ impl Scenario {
         }
     }
 
-    /// Measures a server, and sees that it keeps its word.
-    pub(crate) async fn run(self, server: &Running, effort: &Effort) -> Result<Sample> {
+    /// Whether several servers are measured at the same time.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Self::OneConnection | Self::Connections | Self::Streams)
+    }
+
+    /// Measures servers, and sees that they keep their word.
+    pub(crate) async fn run(self, servers: &[Running], effort: &Effort) -> Vec<Result<Sample>> {
         let run = async {
             match self {
-                Self::OneConnection => append::run(server, effort, 1, 1).await,
-                Self::Connections => append::run(server, effort, 1, MANY).await,
-                Self::Streams => append::run(server, effort, MANY, 1).await,
-                Self::FanOut => fan_out::run(server, effort).await,
-                Self::Resume => resume::run(server, effort).await,
-                Self::CatchUp => catch_up::run(server, effort).await,
+                Self::OneConnection => append::run(servers, effort, 1, 1).await,
+                Self::Connections => append::run(servers, effort, 1, MANY).await,
+                Self::Streams => append::run(servers, effort, MANY, 1).await,
+                Self::FanOut | Self::Resume | Self::CatchUp => {
+                    let mut samples = Vec::new();
+                    for server in servers {
+                        samples.push(self.run_alone(server, effort).await);
+                    }
+                    samples
+                }
             }
         };
-        tokio::time::timeout(effort.limit(), run).await.context("it took too long")?
+        let count = u32::try_from(servers.len()).unwrap_or(u32::MAX);
+        let ended = tokio::time::timeout(effort.limit().saturating_mul(count), run).await;
+        ended.unwrap_or_else(|_| servers.iter().map(|_| Err(anyhow!("it took too long"))).collect())
+    }
+
+    async fn run_alone(self, server: &Running, effort: &Effort) -> Result<Sample> {
+        match self {
+            Self::FanOut => fan_out::run(server, effort).await,
+            Self::Resume => resume::run(server, effort).await,
+            Self::CatchUp => catch_up::run(server, effort).await,
+            Self::OneConnection | Self::Connections | Self::Streams => {
+                bail!("appends are measured together")
+            }
+        }
     }
 }
 
