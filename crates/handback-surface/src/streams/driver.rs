@@ -82,7 +82,7 @@ impl Streams {
         let writer = Writer::new(Arc::clone(&log), hub, key, Arc::clone(&shown), mode);
         let turns = Turns::new(Arc::clone(&log), Arc::clone(&shown), writer, Arc::clone(&clock));
         let turns = Arc::new(turns);
-        // Without threads there is no server; nothing was started yet.
+        // Without threads there is no server.
         let start = |name: &str, run: fn(&Turns)| {
             let turns = Arc::clone(&turns);
             let thread = std::thread::Builder::new().name(name.to_owned());
@@ -119,7 +119,7 @@ impl Streams {
         if is_alone {
             self.turns.attend();
         }
-        answer.await.unwrap_or(Err(NotTaken::Stopping))
+        answer.await.unwrap_or_else(|_| Err(self.turns.queue.dropped()))
     }
 
     /// Has a command wait, and nobody come for it.
@@ -305,7 +305,8 @@ impl Streams {
         self.shown.closing.subscribe()
     }
 
-    /// Takes no more commands, and waits until those that were taken are done.
+    /// Takes no more commands, and waits until those that were taken are done. Some may be answered a
+    /// moment later.
     pub fn stop(&self) {
         self.turns.stop();
         for thread in std::mem::take(&mut *lock(&self.threads)) {

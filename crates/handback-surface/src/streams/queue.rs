@@ -21,6 +21,9 @@ const COMMIT_BYTES_MAX: usize = 8 << 20;
 /// Commands that go into one commit.
 const COMMIT_COMMANDS_MAX: usize = 4096;
 
+/// Why nothing is taken after somebody panicked who had the writer.
+pub(super) const PANICKED: &str = "the writer panicked";
+
 /// Gets the reply to a command.
 pub(super) type Answer = oneshot::Receiver<Result<Reply, NotTaken>>;
 
@@ -50,7 +53,7 @@ struct State {
     bytes: usize,
     /// Somebody is on the way to take what waits.
     is_attended: bool,
-    /// That is the clerk.
+    /// The clerk was called.
     is_crowd: bool,
     /// Why nothing is taken for now.
     refusing: Option<String>,
@@ -136,10 +139,29 @@ impl Queue {
         self.crowd.notify_all();
     }
 
-    /// Has the clerk come for what waits.
-    pub(super) fn call_clerk(&self) {
-        lock(&self.state).is_crowd = true;
+    /// Has the clerk come for what waits. False if there may be no clerk any more.
+    pub(super) fn call_clerk(&self) -> bool {
+        let mut state = lock(&self.state);
+        if state.is_stopped {
+            return false;
+        }
+        state.is_crowd = true;
+        drop(state);
         self.crowd.notify_all();
+        true
+    }
+
+    /// Whether something waits.
+    pub(super) fn has_waiting(&self) -> bool {
+        !lock(&self.state).waiting.is_empty()
+    }
+
+    /// Why a command was dropped without an answer.
+    pub(super) fn dropped(&self) -> NotTaken {
+        match lock(&self.state).is_stopped {
+            true => NotTaken::Stopping,
+            false => NotTaken::ReadOnly(PANICKED.to_owned()),
+        }
     }
 
     /// Waits until the clerk is called. False if nobody will call any more.

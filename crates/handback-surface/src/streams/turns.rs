@@ -23,11 +23,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use handback_store::Log;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::channels::Shown;
 use super::driver::{Clock, Mode};
-use super::queue::{Duty, Queue};
+use super::queue::{Duty, PANICKED, Queue};
 use super::writer::{Answers, Writer};
 
 /// How often the keeper looks for what has outlived its time.
@@ -48,6 +48,8 @@ pub(super) struct Turns {
     clock: Clock,
     /// Whether there was more than one command in the last turn.
     is_crowded: AtomicBool,
+    /// The keeper would have swept, but did not get the writer.
+    is_sweep_due: AtomicBool,
     /// Counts where a turn begins and where it ends: odd within one.
     steps: AtomicU64,
     /// Where turns are taken.
@@ -63,6 +65,7 @@ impl Turns {
             writer: Mutex::new(writer),
             clock,
             is_crowded: AtomicBool::new(false),
+            is_sweep_due: AtomicBool::new(false),
             steps: AtomicU64::new(0),
             runtime: OnceLock::new(),
         }
@@ -70,8 +73,7 @@ impl Turns {
 
     /// Sees to it that what waits is taken.
     pub(super) fn attend(self: &Arc<Self>) {
-        if self.is_crowded() {
-            self.queue.call_clerk();
+        if self.is_crowded() && self.queue.call_clerk() {
             return;
         }
         // Before anything else: should a turn panic, somebody still has to leave the queue.
@@ -79,7 +81,10 @@ impl Turns {
         self.turn();
         // Without a runtime, all is done here and now.
         if let Ok(runtime) = Handle::try_current() {
-            self.runtime.get_or_init(|| runtime.clone());
+            // Nobody may drive one that has no threads of its own.
+            if runtime.runtime_flavor() == RuntimeFlavor::MultiThread {
+                self.runtime.get_or_init(|| runtime.clone());
+            }
             runtime.spawn(attendance.run());
         }
     }
@@ -110,10 +115,18 @@ impl Turns {
     /// What the clerk does until there is nothing to do any more.
     pub(super) fn serve_crowds(&self) {
         while self.queue.wait_for_crowd() {
-            // Whoever finds the writer after a panic sees to it; those who waited are told by it.
-            while std::panic::catch_unwind(AssertUnwindSafe(|| self.crowd_turn())).unwrap_or(true) {
-            }
+            while self.caught(Self::crowd_turn).unwrap_or(true) {}
         }
+    }
+
+    /// What a thread of ours does must not end it. Whoever finds the writer after a panic sees to it.
+    fn caught<R>(&self, work: impl FnOnce(&Self) -> R) -> Option<R> {
+        let done = std::panic::catch_unwind(AssertUnwindSafe(|| work(self))).ok();
+        if done.is_none() {
+            // Should it panic every time, others have the processor at least.
+            self.queue.pause(LOOK_EVERY);
+        }
+        done
     }
 
     /// As [`Turns::turn`], but for who gives the answers.
@@ -123,6 +136,10 @@ impl Turns {
             && let Some(runtime) = self.runtime.get()
         {
             drop(runtime.spawn(async move { drop(answers) }));
+        }
+        // The keeper may never find the writer free.
+        if self.is_sweep_due.load(Ordering::Relaxed) {
+            self.sweep_with(&mut self.writer());
         }
         true
     }
@@ -137,19 +154,18 @@ impl Turns {
         &self,
         poisoned: PoisonError<MutexGuard<'a, Writer>>,
     ) -> MutexGuard<'a, Writer> {
-        const REASON: &str = "the writer panicked";
         self.writer.clear_poison();
         self.steps.fetch_add(self.steps.load(Ordering::Relaxed) & 1, Ordering::Relaxed);
         let mut writer = poisoned.into_inner();
-        writer.fail(REASON);
-        self.queue.refuse(REASON);
+        self.queue.refuse(PANICKED);
+        writer.fail(PANICKED);
         writer
     }
 
     /// Takes no more commands, and does those that wait.
     pub(super) fn stop(&self) {
         self.queue.stop();
-        while self.turn() {}
+        while self.caught(Self::turn).unwrap_or(true) {}
     }
 
     /// What the keeper does until it is to stop.
@@ -160,17 +176,25 @@ impl Turns {
         loop {
             match self.queue.wait(wait) {
                 Duty::Stop => return,
-                Duty::Recover => self.recover(),
+                Duty::Recover => {
+                    self.caught(Self::recover);
+                }
                 Duty::Routine => {
                     let step = self.steps.load(Ordering::Relaxed);
                     if step % 2 == 1 && step == seen {
                         self.relieve();
                     }
                     let is_calm = step == seen && step.is_multiple_of(2);
+                    // Whoever was on the way may be a task that nobody runs.
+                    if is_calm && self.queue.has_waiting() {
+                        self.queue.call_clerk();
+                    }
                     wait = if is_calm { SWEEP_EVERY } else { LOOK_EVERY };
                     seen = step;
-                    if swept.elapsed() >= SWEEP_EVERY && self.sweep() {
+                    let is_due = self.is_sweep_due.load(Ordering::Relaxed);
+                    if is_due || swept.elapsed() >= SWEEP_EVERY {
                         swept = Instant::now();
+                        self.caught(Self::sweep);
                     }
                 }
             }
@@ -185,16 +209,18 @@ impl Turns {
         }
     }
 
-    /// Ends what has outlived its time, and looks after the store. False if somebody else writes.
-    fn sweep(&self) -> bool {
-        let mut writer = match self.writer.try_lock() {
-            Ok(writer) => writer,
-            Err(TryLockError::Poisoned(poisoned)) => {
-                drop(self.after_panic(poisoned));
-                return false;
-            }
-            Err(TryLockError::WouldBlock) => return false,
-        };
+    /// Ends what has outlived its time, and looks after the store. If somebody else writes, it is
+    /// done by the clerk, or the next time.
+    fn sweep(&self) {
+        match self.writer.try_lock() {
+            Ok(mut writer) => self.sweep_with(&mut writer),
+            Err(TryLockError::Poisoned(poisoned)) => drop(self.after_panic(poisoned)),
+            Err(TryLockError::WouldBlock) => self.is_sweep_due.store(true, Ordering::Relaxed),
+        }
+    }
+
+    fn sweep_with(&self, writer: &mut Writer) {
+        self.is_sweep_due.store(false, Ordering::Relaxed);
         // Others write to the store as well, and may have broken it.
         if let Err(error) = self.log.recover() {
             self.shown.mode.send_replace(Mode::ReadOnly(error.to_string()));
@@ -203,7 +229,6 @@ impl Turns {
             self.queue.refuse(&reason);
         }
         writer.sign();
-        true
     }
 
     /// Tries once to bring the store back, and waits if that fails.
@@ -234,8 +259,7 @@ struct Attendance(Option<Arc<Turns>>);
 impl Attendance {
     async fn run(mut self) {
         while let Some(turns) = &self.0 {
-            if turns.is_crowded() {
-                turns.queue.call_clerk();
+            if turns.is_crowded() && turns.queue.call_clerk() {
                 self.0 = None;
             } else if turns.turn() {
                 // Those that were answered are served before the signature is made.
@@ -426,7 +450,9 @@ mod tests {
         let mut taken = 0;
         for task in tasks {
             // The one whose turn panics does so, too.
-            taken += u64::from(matches!(task.await, Ok(Ok(_))));
+            let answer = task.await.unwrap_or_else(|_| Err(NotTaken::Busy));
+            assert_ne!(answer, Err(NotTaken::Stopping));
+            taken += u64::from(answer.is_ok());
         }
         taken
     }
@@ -449,6 +475,20 @@ mod tests {
         }
         taken += crowd(&streams).await;
         assert_eq!(streams.view(name().id()).unwrap().number, taken);
+    }
+
+    /// The task that goes on after the first command is never run.
+    #[test]
+    fn a_runtime_that_nobody_drives_holds_nobody_up() {
+        let (streams, _) = open();
+        let idle = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        idle.block_on(create(&streams));
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let taken = runtime.block_on(async {
+            let crowd = crowd(&streams);
+            tokio::time::timeout(STALL_MAX, crowd).await.unwrap()
+        });
+        assert_eq!(taken, 64);
     }
 
     /// The clerk has nobody to give its answers, and gives them itself.

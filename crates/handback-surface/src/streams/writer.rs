@@ -107,8 +107,8 @@ impl Writer {
 
     /// The hub is of no use any more: it holds what was not committed.
     pub(super) fn fail(&mut self, reason: &str) {
-        tracing::error!(%reason, "the store does not take writes");
         self.failed = Some(reason.to_owned());
+        tracing::error!(%reason, "the store does not take writes");
         self.shown.mode.send_replace(Mode::ReadOnly(reason.to_owned()));
     }
 
