@@ -450,7 +450,7 @@ mod tests {
         let mut taken = 0;
         for task in tasks {
             // The one whose turn panics does so, too.
-            let answer = task.await.unwrap_or_else(|_| Err(NotTaken::Busy));
+            let answer = task.await.unwrap_or(Err(NotTaken::Busy));
             assert_ne!(answer, Err(NotTaken::Stopping));
             taken += u64::from(answer.is_ok());
         }
