@@ -72,6 +72,66 @@ fn an_append_that_was_cut_off_is_there_once_after_a_retry() {
     }
 }
 
+/// Those whose commands are committed together.
+const CROWD: usize = 16;
+
+#[test]
+fn a_crowd_that_was_cut_off_is_there_once_after_retries() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path("data");
+    // What each is to send next, for the first time or again.
+    let mut next = [0_u64; CROWD];
+    for round in 0..config::kills() / 4 {
+        let server = Server::start(&sandbox, &data);
+        if round == 0 {
+            server.create("s");
+        }
+        let address = server.address;
+        let crowd: Vec<_> = (0..CROWD)
+            .zip(next)
+            .map(|(who, next)| std::thread::spawn(move || append_until_cut(address, who, next)))
+            .collect();
+        std::thread::sleep(std::time::Duration::from_millis(15 + round % 11 * 3));
+        server.kill();
+        for (next, one) in next.iter_mut().zip(crowd) {
+            *next = one.join().unwrap();
+        }
+        let server = Server::start(&sandbox, &data);
+        let mut there = [0_u64; CROWD];
+        for event in server.read("s").split_terminator(';') {
+            let (who, number) = event.split_once('.').unwrap();
+            let there = &mut there[who.parse::<usize>().unwrap()];
+            assert_eq!(number, there.to_string(), "round {round}: of {who}");
+            *there += 1;
+        }
+        for (who, (there, next)) in there.into_iter().zip(next).enumerate() {
+            let is_kept = there == next || there == next + 1;
+            assert!(is_kept, "round {round}: {there} of {who} are there, {next} acknowledged");
+        }
+    }
+    assert!(next.iter().all(|next| *next > 0), "{next:?}");
+}
+
+/// Gives the number that was not acknowledged.
+fn append_until_cut(address: std::net::SocketAddr, who: usize, mut next: u64) -> u64 {
+    loop {
+        let (id, seq) = (format!("p{who}"), next.to_string());
+        let mut headers = producer("0", &seq);
+        headers[1].1 = &id;
+        let body = format!("{who}.{next};");
+        let bytes = request(address, "POST /v1/stream/s", &headers, body.as_bytes());
+        let Ok(mut stream) = std::net::TcpStream::connect(address) else { return next };
+        if stream.write_all(&bytes).is_err() {
+            return next;
+        }
+        match read(&mut stream).status {
+            200 | 204 => next += 1,
+            0 => return next,
+            other => panic!("{other}"),
+        }
+    }
+}
+
 #[test]
 fn what_a_reader_saw_is_never_taken_back() {
     let sandbox = Sandbox::new();
