@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use handback_page::json::{ByteSource as _, InMemory, JsonCollection, JsonOptions};
@@ -16,6 +17,10 @@ use crate::measure::Times;
 
 /// Rounds, each with an index of its own: what is kept of a filter or sort order goes with it.
 const ROUNDS: (usize, usize) = (9, 1);
+
+/// For so long pages are asked for until memory is looked at: an allocator gives back what it has
+/// too much of after a while, and when it is used.
+const SETTLING: Duration = Duration::from_secs(3);
 
 /// Pages of a turn.
 const PAGES: u32 = 50;
@@ -55,8 +60,8 @@ pub(crate) fn run(args: &Args, folder: &Path) -> Result<Json> {
         queries: QUERIES.map(|query| (query.what, Default::default())).into(),
     };
     let rounds = if args.smoke { ROUNDS.1 } else { ROUNDS.0 };
-    for _ in 0..rounds {
-        json.round(&bytes, &source)?;
+    for round in 0..rounds {
+        json.round(round, &bytes, &source)?;
     }
     Ok(json)
 }
@@ -70,7 +75,11 @@ fn memory(path: &Path) -> Result<(Arc<InMemory<Vec<u8>>>, Memory)> {
     let collection = JsonCollection::open(Arc::clone(&source), JsonOptions::new())?;
     let indexed = Resident::now()?;
     let handback = Handback::over(Arc::new(collection))?;
-    handback.ask(&handback.page(&by_total(), Way::Forward, None)?)?;
+    let page = handback.page(&by_total(), Way::Forward, None)?;
+    let start = Instant::now();
+    while start.elapsed() < SETTLING {
+        handback.ask(&page)?;
+    }
     let sorted = Resident::now()?;
     let of_size = |after: f64| (after - before.bytes) / size;
     Ok((
@@ -122,15 +131,15 @@ const QUERIES: [Query; 3] = [
 ];
 
 impl Json {
-    fn round(&mut self, bytes: &[u8], source: &Arc<InMemory<Vec<u8>>>) -> Result<()> {
-        self.ignored.add(1, || Ok(serde_json::from_slice::<IgnoredAny>(bytes)?))?;
+    fn round(&mut self, round: usize, bytes: &[u8], source: &Arc<InMemory<Vec<u8>>>) -> Result<()> {
+        self.ignored.add(round, 1, || Ok(serde_json::from_slice::<IgnoredAny>(bytes)?))?;
         let mut collection = None;
-        self.index.add(1, || {
+        self.index.add(round, 1, || {
             collection = Some(JsonCollection::open(Arc::clone(source), JsonOptions::new())?);
             Ok(())
         })?;
         let handback = Handback::over(Arc::new(collection.context("just opened")?))?;
-        self.pages(&handback)?;
+        self.pages(round, &handback)?;
         let places = self.places();
         for (query, (_, [first, again])) in QUERIES.iter().zip(&mut self.queries) {
             let params = (query.params)();
@@ -144,15 +153,15 @@ impl Json {
                     (request.clone(), vec![request; places.len()])
                 }
             };
-            first.add(1, || handback.ask(&start))?;
+            first.add(round, 1, || handback.ask(&start))?;
             let mut deep = deep.iter();
-            again.add(PAGES, || handback.ask(deep.next().context("as many as pages")?))?;
+            again.add(round, PAGES, || handback.ask(deep.next().context("as many as pages")?))?;
         }
         Ok(())
     }
 
     /// Pages in the order of the document, each after another place.
-    fn pages(&mut self, handback: &Handback) -> Result<()> {
+    fn pages(&mut self, round: usize, handback: &Handback) -> Result<()> {
         let places = self.places();
         let requests = requests(handback, &json!({}), &places)?;
         for (request, place) in requests.iter().zip(&places) {
@@ -162,7 +171,7 @@ impl Json {
             ensure!(ids.first().is_none_or(|id| *id == place + 2), "after {place}: {ids:?}");
         }
         let mut requests = requests.iter();
-        self.page.add(PAGES, || handback.ask(requests.next().context("as many as pages")?))
+        self.page.add(round, PAGES, || handback.ask(requests.next().context("as many as pages")?))
     }
 
     /// Numbers of objects all over the document.

@@ -4,7 +4,7 @@
 //! request is checked, its cursor opened, the rows found, the cursors of the page sealed, and all
 //! of it written. Beside it run the bare keyset query, prepared once, and `OFFSET`, each with its
 //! rows serialised. All take turns in short batches on one thread, so that whatever else the
-//! machine does hits all of them; the minimum and the median over the batches are kept.
+//! machine does hits all of them; a ratio is the median of the ratios of batches of one round.
 //!
 //! Started by `cargo test`, or with `--smoke`, it only checks that everything runs and gives the
 //! same rows.

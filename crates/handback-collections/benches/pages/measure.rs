@@ -33,33 +33,52 @@ pub(crate) enum Turn {
     Seldom,
 }
 
-/// What was measured, in microseconds.
+/// What was measured, in microseconds, each with the round that it was measured in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Times(Vec<f64>);
+pub(crate) struct Times(Vec<(usize, f64)>);
 
 impl Times {
-    /// Calls `work` so often, and notes how long it took on average.
-    pub(crate) fn add<T>(&mut self, calls: u32, mut work: impl FnMut() -> Result<T>) -> Result<()> {
+    /// Calls `work` so often in this round, and notes how long it took on average.
+    pub(crate) fn add<T>(
+        &mut self,
+        round: usize,
+        calls: u32,
+        mut work: impl FnMut() -> Result<T>,
+    ) -> Result<()> {
         let start = Instant::now();
         for _ in 0..calls {
             black_box(work()?);
         }
-        self.0.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(calls));
+        self.0.push((round, start.elapsed().as_secs_f64() * 1e6 / f64::from(calls)));
         Ok(())
     }
 
-    pub(crate) fn min(&self) -> f64 {
-        self.0.iter().copied().min_by(f64::total_cmp).unwrap_or(f64::NAN)
+    /// The lower quartile, the median and the upper one.
+    pub(crate) fn quartiles(&self) -> [f64; 3] {
+        quartiles(self.0.iter().map(|(_, time)| *time).collect())
     }
 
-    pub(crate) fn median(&self) -> f64 {
-        let mut sorted = self.0.clone();
-        sorted.sort_unstable_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+    /// The quartiles of the ratios to another's times of the same rounds.
+    pub(crate) fn ratios_to(&self, other: &Self) -> [f64; 3] {
+        let ratio = |(round, time): &(usize, f64)| {
+            let of_round = other.0.iter().find(|(other, _)| other == round);
+            of_round.map(|(_, other)| time / other)
+        };
+        quartiles(self.0.iter().filter_map(ratio).collect())
     }
 }
 
-/// Everyone has a turn in every round, or in some; the first round only warms up.
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_unstable_by(f64::total_cmp);
+    let at = |quarters: usize| values.get((values.len() * quarters / 4).min(values.len() - 1));
+    if values.is_empty() {
+        return [f64::NAN; 3];
+    }
+    [1, 2, 3].map(|quarters| at(quarters).copied().unwrap_or(f64::NAN))
+}
+
+/// Everyone has a turn in every round, or in some; the first round only warms up. Every other round
+/// goes backwards, so that nobody is always the first of two neighbours.
 pub(crate) fn interleave<W, T>(
     effort: &Effort,
     turns: &[(W, Turn)],
@@ -68,7 +87,11 @@ pub(crate) fn interleave<W, T>(
     let mut times = vec![Times::default(); turns.len()];
     for round in 0..=effort.rounds {
         let is_seldom = round % effort.rounds.div_ceil(effort.seldom) == 1 % effort.rounds;
-        for ((who, turn), times) in turns.iter().zip(&mut times) {
+        let mut order: Vec<_> = turns.iter().zip(&mut times).collect();
+        if !round.is_multiple_of(2) {
+            order.reverse();
+        }
+        for ((who, turn), times) in order {
             let calls = match turn {
                 Turn::Always => effort.batch,
                 Turn::Seldom if is_seldom => 1,
@@ -76,7 +99,7 @@ pub(crate) fn interleave<W, T>(
             };
             let mut unused = Times::default();
             let times = if round == 0 { &mut unused } else { times };
-            times.add(calls, || work(who))?;
+            times.add(round, calls, || work(who))?;
         }
     }
     Ok(times)

@@ -13,8 +13,9 @@ const BEGIN: &str = "<!-- pages: written by `cargo xtask bench pages` -->";
 const END: &str = "<!-- pages: end -->";
 
 const ABOUT: &str = "\
-`cargo xtask bench pages`, release build, one thread, contenders in turn, minimum and median of the \
-batches. A page of Handback is all of it: the bytes of the request are checked, the cursor is \
+`cargo xtask bench pages`, release build, one thread. Contenders take turns in short batches, in both \
+orders; a ratio is the median of the ratios of two batches of one round, with the quartiles in \
+brackets, and so are times. A page of Handback is all of it: the bytes of the request are checked, the cursor is \
 opened, the rows are found, the cursors of the page are sealed, the answer is written. The bare \
 query is prepared once and bound to the same place, its rows are written as JSON by `serde_json` \
 from a struct that borrows them; `OFFSET` likewise. All pages have the same 20 rows of six columns and are read again \
@@ -25,8 +26,8 @@ Everyone uses the allocator of the `handback` binary.";
 const ABOUT_JSON: &str = "\
 Each round reads the bytes once with `serde_json` into `IgnoredAny`, indexes them (without the hash \
 that a file's bytes are known by), and asks that index. Answers are whole ones, as above. Memory is \
-what the process holds more than before it read the document, the document included; what sorting \
-needed for a moment the allocator still holds after it.";
+what the process holds more than before it read the document, the document included, after three \
+seconds of pages: before that, the allocator still holds what sorting needed for a moment.";
 
 /// All that was measured.
 pub(crate) struct Report {
@@ -53,8 +54,7 @@ impl Report {
     /// The worst of each, beside what was aimed at.
     fn summary(&self, out: &mut String) {
         let names: Vec<_> = self.tables.iter().map(|table| table.title.as_str()).collect();
-        let titles =
-            format!("worst of all pages, by minima (by medians) | aim | {}", names.join(" | "));
+        let titles = format!("worst of all pages | aim | {}", names.join(" | "));
         line(out, &format!("\n| {titles} |"));
         line(out, &format!("|---|---|{}", "---|".repeat(names.len())));
         self.row(out, "the deepest page, of the first one", "≤ 1.2", Measured::by_depth);
@@ -68,29 +68,35 @@ impl Report {
     }
 }
 
-/// Of minima, and of medians.
+/// A median, and the quartiles around it.
 #[derive(Clone, Copy)]
-struct Ratio {
-    min: f64,
-    median: f64,
-}
+struct Ratio([f64; 3]);
 
 impl Ratio {
     fn of(a: &Times, b: &Times) -> Self {
-        Self { min: a.min() / b.min(), median: a.median() / b.median() }
+        Self(a.ratios_to(b))
     }
 
-    fn worst(ratios: impl Iterator<Item = Self>, worse: fn(f64, f64) -> f64) -> Self {
-        ratios
-            .reduce(|a, b| Self { min: worse(a.min, b.min), median: worse(a.median, b.median) })
-            .unwrap_or(Self { min: f64::NAN, median: f64::NAN })
+    const fn median(&self) -> f64 {
+        self.0[1]
+    }
+
+    /// The one whose median is the worst.
+    fn worst(ratios: impl Iterator<Item = Self>, is_worse: fn(&f64, &f64) -> bool) -> Self {
+        let worse = |a: Self, b: Self| if is_worse(&b.median(), &a.median()) { b } else { a };
+        ratios.reduce(worse).unwrap_or(Self([f64::NAN; 3]))
     }
 }
 
 impl std::fmt::Display for Ratio {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let digits = if self.min < 10.0 { 2 } else { 0 };
-        write!(f, "{:.digits$} ({:.digits$})", self.min, self.median)
+        let Self([lower, median, upper]) = self;
+        let digits = match *median {
+            small if small < 0.1 => 5,
+            middling if middling < 10.0 => 2,
+            _ => 0,
+        };
+        write!(f, "{median:.digits$} ({lower:.digits$}–{upper:.digits$})")
     }
 }
 
@@ -111,22 +117,22 @@ impl Measured {
 
     fn by_depth(&self) -> Ratio {
         let ratios = self.deepest().map(|(case, [page, ..])| self.of_first(case, page));
-        Ratio::worst(ratios, f64::max)
+        Ratio::worst(ratios, f64::gt)
     }
 
     fn by_offset(&self) -> Ratio {
         let ratios = self.deepest().map(|(_, [page, _, offset])| Ratio::of(offset, page));
-        Ratio::worst(ratios, f64::min)
+        Ratio::worst(ratios, f64::lt)
     }
 
     fn by_bare(&self) -> Ratio {
         let ratios = self.cases.iter().map(|(_, [page, bare, _])| Ratio::of(page, bare));
-        Ratio::worst(ratios, f64::max)
+        Ratio::worst(ratios, f64::gt)
     }
 }
 
 fn pages(out: &mut String, table: &Measured) {
-    line(out, &format!("\n### {}\n\nMicroseconds, minimum (median).\n", table.title));
+    line(out, &format!("\n### {}\n\nMicroseconds.\n", table.title));
     line(
         out,
         "| walk | depth | Handback | bare query | `OFFSET` | of the first page | of the bare query \
@@ -136,7 +142,7 @@ fn pages(out: &mut String, table: &Measured) {
         let filtered = if case.filtered { ", filtered" } else { "" };
         let _ = write!(out, "| {}{filtered} | {} |", case.way, grouped(case.depth));
         for times in [page, bare, offset] {
-            let _ = write!(out, " {} |", micros(times));
+            let _ = write!(out, " {} |", times_of(times, 1.0));
         }
         let first = table.of_first(case, page);
         let (bare, offset) = (Ratio::of(page, bare), Ratio::of(offset, page));
@@ -147,15 +153,10 @@ fn pages(out: &mut String, table: &Measured) {
 fn json(out: &mut String, json: &Json) {
     let (objects, bytes) = (grouped(json.objects), json.bytes as f64 / 1e6);
     line(out, &format!("\n### JSON, {objects} objects, {bytes:.1} MB\n\n{ABOUT_JSON}\n"));
-    line(out, "| | ms, minimum (median) | of the index | aim |\n|---|---|---|---|");
+    line(out, "| | ms | of the index | aim |\n|---|---|---|---|");
     let mut row = |what: &str, times: &Times, aim: &str| {
-        let of_index = Ratio::of(times, &json.index);
-        let digits = if of_index.min < 0.1 { 5 } else { 2 };
-        let Ratio { min, median } = of_index;
-        line(
-            out,
-            &format!("| {what} | {} | {min:.digits$} ({median:.digits$}) | {aim} |", millis(times)),
-        );
+        let ratio = Ratio::of(times, &json.index);
+        line(out, &format!("| {what} | {} | {ratio} | {aim} |", times_of(times, 1000.0)));
     };
     row("index", &json.index, "");
     row("`serde_json` into `IgnoredAny`", &json.ignored, "≥ 1.0");
@@ -179,16 +180,15 @@ fn line(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-fn micros(times: &Times) -> String {
-    let (min, median) = (times.min(), times.median());
-    let digits = if min < 1000.0 { 1 } else { 0 };
-    format!("{min:.digits$} ({median:.digits$})")
-}
-
-fn millis(times: &Times) -> String {
-    let (min, median) = (times.min() / 1000.0, times.median() / 1000.0);
-    let digits = if min < 1.0 { 3 } else { 1 };
-    format!("{min:.digits$} ({median:.digits$})")
+/// The median and the quartiles, in a unit of so many microseconds.
+fn times_of(times: &Times, unit: f64) -> String {
+    let [lower, median, upper] = times.quartiles().map(|time| time / unit);
+    let digits = match median {
+        small if small < 1.0 => 3,
+        middling if middling < 1000.0 => 1,
+        _ => 0,
+    };
+    format!("{median:.digits$} ({lower:.digits$}–{upper:.digits$})")
 }
 
 /// A number with commas.
