@@ -8,6 +8,12 @@
 //! | [`principal`] | [`VerifiedPrincipal`]: an identity that this process checked a moment ago |
 //! | [`binding`] | the text under which an identity is stored, and the comparison against it |
 //! | [`jwt`] | signed access tokens of an OpenID Connect or OAuth issuer |
+//! | [`discovery`] | where an issuer publishes its keys, and when to fetch them again |
+//! | [`roster`] | bearer tokens from a file, hashed at rest |
+//! | [`bearer`] | the credential of a request |
+//! | [`caller`] | [`Caller`]: a principal and what it was granted; [`Refusal`]: why there is none |
+//! | [`permissions`] | which caller may use which tool |
+//! | [`scopes`], [`glob`](mod@glob) | what can be granted; patterns for names |
 //!
 //! # Design
 //!
@@ -34,9 +40,22 @@
 //! # Ok::<(), handback_identity::InvalidIdentity>(())
 //! ```
 
+pub mod bearer;
 pub mod binding;
+pub mod caller;
+pub mod discovery;
+pub mod glob;
 pub mod jwt;
+pub mod permissions;
 pub mod principal;
+pub mod roster;
+pub mod scopes;
 
+pub use bearer::Bearer;
 pub use binding::StoredBinding;
+pub use caller::{Caller, Refusal};
+pub use glob::Glob;
+pub use permissions::Permissions;
 pub use principal::{InvalidIdentity, UnixPeers, VerifiedPrincipal};
+pub use roster::Roster;
+pub use scopes::Scopes;

@@ -1,7 +1,8 @@
 //! The caller of the current request, checked.
 //!
-//! A [`VerifiedPrincipal`] is made in three ways and no other: by a token validator
-//! ([`JwtValidator`](crate::jwt::JwtValidator)), by a listener whose transport names the peer
+//! A [`VerifiedPrincipal`] is made in four ways and no other: by a token validator
+//! ([`JwtValidator`](crate::jwt::JwtValidator)), by a file of bearer tokens
+//! ([`Roster`](crate::roster::Roster)), by a listener whose transport names the peer
 //! ([`UnixPeers`]), or as [`VerifiedPrincipal::unauthenticated`], the statement that nobody was
 //! identified. Its fields are private, and it can not be deserialized, so holding one means that
 //! one of these ran in this process.
@@ -16,6 +17,7 @@ use thiserror::Error;
 use handback_token::Caller;
 
 use crate::binding::{self, InvalidBinding, UNAUTHENTICATED_SENTINEL};
+use crate::scopes::Scopes;
 
 /// The longest issuer of a principal, in bytes.
 ///
@@ -137,6 +139,12 @@ impl UnixPeers {
     pub fn principal(&self, uid: u32) -> VerifiedPrincipal {
         VerifiedPrincipal::identified(&self.issuer, &Subject(&uid.to_string()))
     }
+
+    /// The same as the caller of a request. All scopes are granted: the operating system has none
+    /// to give, and the mode of the socket says who may connect.
+    pub fn caller(&self, uid: u32) -> crate::Caller {
+        crate::Caller::new(self.principal(uid), Scopes::all(), None)
+    }
 }
 
 /// Why an issuer or a subject can not belong to a principal.
@@ -156,6 +164,9 @@ pub enum InvalidIdentity {
 
 /// What marks an issuer that is the operating system; token issuers may not start with it.
 pub(crate) const UNIX_ISSUER_PREFIX: &str = "unix:";
+
+/// What marks an issuer that is a file of bearer tokens; token issuers may not start with it.
+pub(crate) const STATIC_ISSUER_PREFIX: &str = "static:";
 
 /// An issuer that may be half of a principal.
 #[derive(Clone, Debug)]

@@ -57,6 +57,5 @@ pub use keys::{KeySet, KeySetError, MAX_KEY_SET_BYTES, MAX_KEYS};
 pub use policy::{
     DEFAULT_ALGORITHMS, DEFAULT_SKEW_SECONDS, JwtPolicy, MAX_SKEW_SECONDS, PolicyError,
 };
-pub use scopes::{MAX_SCOPE_BYTES, MAX_SCOPES};
 pub use validator::{JwtValidator, MAX_TOKEN_BYTES, ValidatedToken};
 pub use wire::{MAX_AUDIENCES, MAX_NUMERIC_DATE};

@@ -1,7 +1,7 @@
 use thiserror::Error;
 
 use super::{Algorithm, JwtError};
-use crate::principal::{InvalidIdentity, Issuer, UNIX_ISSUER_PREFIX};
+use crate::principal::{InvalidIdentity, Issuer, STATIC_ISSUER_PREFIX, UNIX_ISSUER_PREFIX};
 
 /// The algorithms that a policy admits unless told otherwise.
 pub const DEFAULT_ALGORITHMS: [Algorithm; 5] =
@@ -49,7 +49,7 @@ impl JwtPolicy {
     where
         A: IntoIterator<Item: Into<String>>,
     {
-        if issuer.starts_with(UNIX_ISSUER_PREFIX) {
+        if [UNIX_ISSUER_PREFIX, STATIC_ISSUER_PREFIX].iter().any(|own| issuer.starts_with(own)) {
             return Err(PolicyError::ReservedIssuer);
         }
         let audiences: Vec<String> = audiences.into_iter().map(Into::into).collect();
@@ -162,8 +162,11 @@ pub enum PolicyError {
     /// The issuer can not be part of a principal.
     #[error("issuer is not usable")]
     InvalidIssuer(#[from] InvalidIdentity),
-    /// The issuer starts with `unix:`, which names peers of a socket.
-    #[error("issuer starts with the reserved {UNIX_ISSUER_PREFIX:?}")]
+    /// The issuer starts with `unix:`, which names peers of a socket, or with `static:`, which
+    /// names a file of bearer tokens.
+    #[error(
+        "issuer starts with {UNIX_ISSUER_PREFIX:?} or {STATIC_ISSUER_PREFIX:?}, which are reserved"
+    )]
     ReservedIssuer,
     /// There is no audience, so tokens for other services would be accepted.
     #[error("no audience is configured")]
@@ -224,6 +227,7 @@ mod tests {
     #[test]
     fn refuses_the_issuer_of_socket_peers() {
         assert_eq!(JwtPolicy::new("unix:host", ["a"]).unwrap_err(), PolicyError::ReservedIssuer);
+        assert_eq!(JwtPolicy::new("static:s", ["a"]).unwrap_err(), PolicyError::ReservedIssuer);
     }
 
     #[test]

@@ -2,12 +2,6 @@ use std::collections::BTreeSet;
 
 use super::{JwtError, wire::OneOrMany};
 
-/// The most scopes of one token. Real tokens have a few dozen.
-pub const MAX_SCOPES: usize = 256;
-
-/// The longest scope, in bytes. Some issuers write them as URLs.
-pub const MAX_SCOPE_BYTES: usize = 256;
-
 /// Collects what `scope` and `scp` grant together.
 ///
 /// As text, both are separated by spaces; as a list, each entry is one scope. Issuers differ in
@@ -31,30 +25,14 @@ pub(super) fn collect(claims: [Option<OneOrMany>; 2]) -> Result<BTreeSet<String>
     Ok(scopes)
 }
 
-/// Adds one scope if it is written as RFC 6749 (section 3.3) says.
-///
-/// > scope-token = 1*( %x21 / %x23-5B / %x5D-7E )
-///
-/// One that is not could be read as two, or as another, by the rules that map scopes to tools.
 fn add(scopes: &mut BTreeSet<String>, scope: &str) -> Result<(), JwtError> {
-    let well_formed = !scope.is_empty()
-        && scope.len() <= MAX_SCOPE_BYTES
-        && scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5B | 0x5D..=0x7E));
-    if !well_formed {
-        return Err(JwtError::InvalidScopes);
-    }
-    if !scopes.contains(scope) {
-        if scopes.len() >= MAX_SCOPES {
-            return Err(JwtError::InvalidScopes);
-        }
-        scopes.insert(scope.to_owned());
-    }
-    Ok(())
+    crate::scopes::add(scopes, scope).map_err(|_| JwtError::InvalidScopes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scopes::{MAX_SCOPE_BYTES, MAX_SCOPES};
 
     fn one(text: &str) -> Option<OneOrMany> {
         Some(OneOrMany::One(text.to_owned()))
