@@ -11,7 +11,8 @@
 //! | [`faulty::FaultyStore`] | simulations: it fails, forgets and crashes by a plan |
 //!
 //! [`GroupWriter`] is what makes appends fast: it merges what many callers want to write at the
-//! same time, so that they share one sync. The module `suite` (feature of the same name) has the
+//! same time, so that they share one sync. [`journal`] is the
+//! record of calls, written on [`Kv`]. The module `suite` (feature of the same name) has the
 //! tests that every engine must pass.
 //!
 //! ```
@@ -27,10 +28,12 @@
 //! # Ok::<(), handback_store::StoreError>(())
 //! ```
 
+mod coding;
 pub mod embedded;
 pub mod encrypted;
 mod error;
 pub mod faulty;
+pub mod journal;
 mod kv;
 mod log;
 mod memory;

@@ -1,4 +1,4 @@
-//! A store that several own is a store.
+//! A store that several own, or that is borrowed, is a store.
 
 use std::sync::Arc;
 
@@ -33,6 +33,30 @@ impl<S: Log + ?Sized> Log for Arc<S> {
 }
 
 impl<S: Kv + ?Sized> Kv for Arc<S> {
+    fn get(&self, key: &[u8], now: Millis) -> Result<Option<Bytes>, StoreError> {
+        (**self).get(key, now)
+    }
+
+    fn scan(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+        now: Millis,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        (**self).scan(prefix, after, limit, now)
+    }
+
+    fn write(&self, batch: &KvBatch, now: Millis) -> Result<(), KvError> {
+        (**self).write(batch, now)
+    }
+
+    fn sweep(&self, now: Millis, limit: usize) -> Result<usize, StoreError> {
+        (**self).sweep(now, limit)
+    }
+}
+
+impl<S: Kv + ?Sized> Kv for &S {
     fn get(&self, key: &[u8], now: Millis) -> Result<Option<Bytes>, StoreError> {
         (**self).get(key, now)
     }

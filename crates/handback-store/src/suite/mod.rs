@@ -5,17 +5,24 @@
 //! impl handback_store::suite::Engine for Mine { /* … */ }
 //! handback_store::suite_of_log!(Mine);
 //! handback_store::suite_of_kv!(Mine);
+//! handback_store::suite_of_journal!(Mine);
 //! ```
 //!
 //! Most of it is random: operations on the engine and on a model of a few lines, which must answer
 //! alike. What the model cannot show is tested by hand: what others see while a batch is written, and
 //! writers that compete.
 
+pub mod journal;
 pub mod kv;
 pub mod log;
 mod log_model;
 
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use proptest::test_runner::{Config, TestRunner};
+use rand_core::{TryCryptoRng, TryRng};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// An engine under test.
 pub trait Engine: Sized {
@@ -80,7 +87,67 @@ macro_rules! suite_of_kv {
     };
 }
 
+/// Tests of the [`journal`](crate::journal), for an [`Engine`](crate::suite::Engine).
+#[macro_export]
+macro_rules! suite_of_journal {
+    ($engine:ty) => {
+        $crate::suite_of_journal!($engine:
+            the_journal_answers_as_the_model,
+            a_call_is_made_once,
+            scopes_and_redemptions_are_kept_apart,
+            a_released_call_leaves_nothing,
+            an_abandoned_call_stays_ambiguous,
+            what_a_crash_left_is_settled_by_class,
+            a_second_try_that_does_nothing_frees_nothing,
+            a_dropped_reservation_is_settled,
+            instances_do_not_settle_each_other,
+            a_second_process_of_an_instance_fences_the_first,
+            outcomes_have_a_greatest_length,
+            one_of_many_callers_makes_the_call,
+        );
+    };
+    ($engine:ty: $($test:ident,)+) => {
+        $(#[test] fn $test() { $crate::suite::journal::$test::<$engine>(); })+
+    };
+}
+
 fn runner<E: Engine>() -> TestRunner {
     // Where the sources of the suite lie is not where a failure of some engine should be kept.
     TestRunner::new(Config { cases: E::CASES, failure_persistence: None, ..Config::default() })
 }
+
+/// Random numbers, all different, where a caller would have those of the system.
+#[derive(Clone, Debug)]
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    /// No two draw the same numbers.
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed) << 32)
+    }
+}
+
+impl TryRng for Chance {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        let [a, b, c, d, ..] = self.try_next_u64()?.to_be_bytes();
+        Ok(u32::from_be_bytes([a, b, c, d]))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        self.0 += 1;
+        Ok(xxh3_64(&self.0.to_be_bytes()))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        for place in bytes.chunks_mut(8) {
+            let drawn = self.try_next_u64()?.to_be_bytes();
+            place.iter_mut().zip(drawn).for_each(|(place, drawn)| *place = drawn);
+        }
+        Ok(())
+    }
+}
+
+impl TryCryptoRng for Chance {}

@@ -109,6 +109,9 @@ macro_rules! engines {
         $(mod $module {
             handback_store::suite_of_log!(super::$engine);
             handback_store::suite_of_kv!(super::$engine);
+            mod journal {
+                handback_store::suite_of_journal!(super::super::$engine);
+            }
         })+
     };
 }

@@ -7,6 +7,7 @@ mod damage;
 mod encryption;
 mod engines;
 mod faults;
+mod journal;
 mod kill;
 mod power;
 mod process;

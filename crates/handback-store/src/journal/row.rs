@@ -1,0 +1,182 @@
+//! Rows, to the byte; see `docs/spec/journal.md`.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use super::request::{RowName, ToolClass};
+use super::reservation::{CallId, InstanceId};
+use super::{AMBIGUOUS_LIFE_MS, COMMITTED_LIFE_MS};
+use crate::coding::{HASH_BYTES, Reader, hex, unhex};
+use crate::{Millis, StoreError};
+
+/// Bytes of an outcome that is kept in the row. Rows are read whole, and written three times; what
+/// is longer is a blob that the row names.
+pub const MAX_INLINE_OUTCOME_BYTES: usize = 256 << 10;
+
+const VERSION: u8 = 1;
+
+/// What came out of a call. The journal does not look into it.
+#[derive(Clone, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "whoever replays an outcome treats each of them")]
+pub enum Outcome {
+    /// The outcome itself, at most [`MAX_INLINE_OUTCOME_BYTES`].
+    Bytes(Bytes),
+    /// The outcome is a blob with this id.
+    Blob([u8; 16]),
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
+            Self::Blob(_) => f.write_str("Blob"),
+        }
+    }
+}
+
+/// What is known of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) state: State,
+    pub(super) class: ToolClass,
+    /// How often it was started before without an end: 0 for most.
+    pub(super) attempt: u32,
+    pub(super) call_id: CallId,
+    pub(super) instance: InstanceId,
+    pub(super) epoch: u64,
+    /// When it entered its state.
+    pub(super) since: Millis,
+    pub(super) what: [u8; HASH_BYTES],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Reserved,
+    Started,
+    Committed(Outcome),
+    Ambiguous,
+    Retryable,
+}
+
+impl Row {
+    /// Whether somebody is at it, or was when they died.
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self.state, State::Reserved | State::Started)
+    }
+
+    /// When it ends. Open rows do not.
+    pub(super) const fn until(&self) -> Option<Millis> {
+        match self.state {
+            State::Reserved | State::Started => None,
+            State::Committed(_) => Some(self.since.saturating_add(COMMITTED_LIFE_MS)),
+            State::Ambiguous | State::Retryable => {
+                Some(self.since.saturating_add(AMBIGUOUS_LIFE_MS))
+            }
+        }
+    }
+
+    /// Whether it is the same try of the same call.
+    pub(super) fn is_same_try(&self, other: &Self) -> bool {
+        self.call_id == other.call_id
+            && self.attempt == other.attempt
+            && self.instance == other.instance
+            && self.epoch == other.epoch
+    }
+
+    pub(super) fn encode(&self) -> Bytes {
+        let mut row = Vec::with_capacity(128);
+        let state = match self.state {
+            State::Reserved => 1,
+            State::Started => 2,
+            State::Committed(Outcome::Bytes(_)) => 3,
+            State::Committed(Outcome::Blob(_)) => 4,
+            State::Ambiguous => 5,
+            State::Retryable => 6,
+        };
+        let class = match self.class {
+            ToolClass::Transactional => 1,
+            ToolClass::TakesKey => 2,
+            ToolClass::ReadOnly => 3,
+            ToolClass::Unknown => 4,
+        };
+        row.extend_from_slice(&[VERSION, state, class]);
+        row.extend_from_slice(&self.attempt.to_be_bytes());
+        row.extend_from_slice(&self.call_id.0);
+        row.extend_from_slice(&self.instance.0);
+        row.extend_from_slice(&self.epoch.to_be_bytes());
+        row.extend_from_slice(&self.since.to_be_bytes());
+        row.extend_from_slice(&self.what);
+        match &self.state {
+            State::Committed(Outcome::Bytes(bytes)) => row.extend_from_slice(bytes),
+            State::Committed(Outcome::Blob(id)) => row.extend_from_slice(id),
+            _ => {}
+        }
+        Bytes::from(row)
+    }
+
+    pub(super) fn decode(row: Bytes) -> Result<Self, StoreError> {
+        let mut reader = Reader::new(row, "a row of the journal");
+        if reader.u8()? != VERSION {
+            return Err(reader.damaged());
+        }
+        let state = reader.u8()?;
+        let class = match reader.u8()? {
+            1 => ToolClass::Transactional,
+            2 => ToolClass::TakesKey,
+            3 => ToolClass::ReadOnly,
+            4 => ToolClass::Unknown,
+            _ => return Err(reader.damaged()),
+        };
+        let attempt = reader.u32()?;
+        let call_id = CallId(reader.array()?);
+        let instance = InstanceId(reader.array()?);
+        let epoch = reader.u64()?;
+        let since = reader.u64()?;
+        let what = reader.array()?;
+        let state = match state {
+            1 => State::Reserved,
+            2 => State::Started,
+            3 => State::Committed(Outcome::Bytes(std::mem::take(reader.left()))),
+            4 => State::Committed(Outcome::Blob(reader.array()?)),
+            5 => State::Ambiguous,
+            6 => State::Retryable,
+            _ => return Err(reader.damaged()),
+        };
+        reader.end()?;
+        Ok(Self { state, class, attempt, call_id, instance, epoch, since, what })
+    }
+}
+
+/// The key of a row: `j/r/{` kind and hash `}`.
+pub(super) fn row_key(name: &RowName) -> Bytes {
+    Bytes::from(format!("j/r/{{{}}}", tag(name)))
+}
+
+/// The key of an open row's entry in the index: `j/o/`, instance, epoch, `{` kind and hash `}`.
+pub(super) fn open_key(name: &RowName, instance: InstanceId, epoch: u64) -> Bytes {
+    let prefix = open_prefix(instance);
+    Bytes::from(format!("{prefix}{}/{{{}}}", hex(&epoch.to_be_bytes()), tag(name)))
+}
+
+pub(super) fn open_prefix(instance: InstanceId) -> String {
+    format!("j/o/{}/", hex(&instance.0))
+}
+
+/// The epoch of an entry of the index, and the key of its row.
+pub(super) fn parse_open_key(key: &[u8], prefix: &str) -> Option<(u64, Bytes)> {
+    let rest = key.strip_prefix(prefix.as_bytes())?;
+    let (epoch, rest) = rest.split_at_checked(16)?;
+    let tag = rest.strip_prefix(b"/")?;
+    let row = [b"j/r/", tag].concat();
+    Some((u64::from_be_bytes(unhex(epoch)?), Bytes::from(row)))
+}
+
+/// The key under which the starts of an instance are counted.
+pub(super) fn epoch_key(instance: InstanceId) -> Bytes {
+    Bytes::from(format!("j/e/{{{}}}", hex(&instance.0)))
+}
+
+fn tag(name: &RowName) -> String {
+    format!("{}{}", name.kind as u8, hex(&name.hash))
+}
