@@ -54,6 +54,7 @@
 
 mod book;
 mod error;
+mod long;
 mod request;
 mod reservation;
 mod row;
