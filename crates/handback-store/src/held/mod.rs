@@ -38,6 +38,7 @@ pub use reader::HeldReader;
 pub use row::MAX_NOTE_BYTES;
 pub use store::{Held, HeldStore, LookUp, SpillId};
 pub use sweep::Swept;
+pub use usage::VALUE_COST_BYTES;
 pub use writer::HeldWriter;
 
 use crate::Millis;

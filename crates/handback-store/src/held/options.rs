@@ -56,7 +56,7 @@ impl HeldOptions {
     }
 
     /// Bytes that are held for one principal. Each value counts
-    /// [`VALUE_COST_BYTES`](super::usage::VALUE_COST_BYTES) more than it has.
+    /// [`VALUE_COST_BYTES`](super::VALUE_COST_BYTES) more than it has.
     pub const fn per_principal_bytes(mut self, bytes: u64) -> Self {
         self.per_principal_bytes = bytes;
         self

@@ -74,7 +74,7 @@ impl<S: Kv> HeldReader<S> {
             let found = found.ok_or(HeldError::Damaged)?;
             let place = buffer.get_mut(filled..).unwrap_or_default();
             let count = found.len().min(place.len());
-            place.iter_mut().zip(found).for_each(|(place, byte)| *place = *byte);
+            place.split_at_mut(count).0.copy_from_slice(found.split_at(count).0);
             filled += count;
             at += count as u64;
         }

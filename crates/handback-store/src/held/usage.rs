@@ -11,7 +11,7 @@ use crate::{Change, Condition, Kv, KvBatch, KvError, Millis, StoreError};
 const VERSION: u8 = 1;
 
 /// What a value counts beyond its bytes: rows take room, too, and small values must not be free.
-pub(super) const VALUE_COST_BYTES: u64 = 4 << 10;
+pub const VALUE_COST_BYTES: u64 = 4 << 10;
 
 /// How long it is known how much somebody holds: longer than anything is held.
 const USAGE_LIFE_MS: Millis = super::store::MAX_LIFE_MS + 24 * 60 * 60 * 1_000;

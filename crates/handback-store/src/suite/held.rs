@@ -12,16 +12,13 @@ use proptest::prelude::*;
 use super::{Chance, Engine, runner};
 use crate::held::{
     CHUNK_BYTES, Held, HeldError, HeldOptions, HeldStore, LookUp, MAX_NOTE_BYTES, NewValue,
-    TOMBSTONE_LIFE_MS,
+    TOMBSTONE_LIFE_MS, VALUE_COST_BYTES,
 };
 use crate::{Kv, Millis};
 
 const IDLE_MS: Millis = 8_000;
 const LONGEST_MS: Millis = 30_000;
 const QUOTA_BYTES: u64 = 20_000;
-
-/// What a value counts beyond its bytes.
-const COST_BYTES: u64 = 4 << 10;
 
 fn person(number: u8) -> VerifiedPrincipal {
     match number {
@@ -103,7 +100,7 @@ struct Model {
 impl Model {
     fn used(&self, who: u8, now: Millis) -> u64 {
         let held = self.values.iter().filter(|known| known.owner == who && now < known.end);
-        held.map(|known| u64::from(known.length) + COST_BYTES).sum()
+        held.map(|known| u64::from(known.length) + VALUE_COST_BYTES).sum()
     }
 }
 
@@ -142,7 +139,8 @@ fn check<K: Kv>(
     let now_ms = *now;
     match *step {
         Step::Put(who, length) => {
-            let fits = model.used(who, now_ms) + u64::from(length) + COST_BYTES <= QUOTA_BYTES;
+            let fits =
+                model.used(who, now_ms) + u64::from(length) + VALUE_COST_BYTES <= QUOTA_BYTES;
             match put(store, who, length.into(), now_ms) {
                 Ok(held) => {
                     prop_assert!(fits);
@@ -309,7 +307,7 @@ where
 {
     let engine = E::fresh();
     let store = open(engine.store(), options());
-    let cost = 1_000 + COST_BYTES;
+    let cost = 1_000 + VALUE_COST_BYTES;
     let fitting = usize::try_from(QUOTA_BYTES / cost).expect("it is small");
     let fill = |now| {
         let mut handles = BTreeMap::new();
