@@ -11,8 +11,8 @@
 //! | [`faulty::FaultyStore`] | simulations: it fails, forgets and crashes by a plan |
 //!
 //! [`GroupWriter`] is what makes appends fast: it merges what many callers want to write at the
-//! same time, so that they share one sync. [`journal`] is the
-//! record of calls, written on [`Kv`]. The module `suite` (feature of the same name) has the
+//! same time, so that they share one sync. What is written on [`Kv`]: [`journal`], [`sessions`],
+//! [`held`] results and [`revocations`]. The module `suite` (feature of the same name) has the
 //! tests that every engine must pass.
 //!
 //! ```
@@ -33,10 +33,14 @@ pub mod embedded;
 pub mod encrypted;
 mod error;
 pub mod faulty;
+pub mod held;
 pub mod journal;
 mod kv;
 mod log;
 mod memory;
+mod owner;
+pub mod revocations;
+pub mod sessions;
 mod shared;
 mod state;
 #[cfg(feature = "suite")]

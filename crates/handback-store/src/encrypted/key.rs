@@ -12,6 +12,9 @@ use crate::StoreError;
 
 const KEY_BYTES: usize = 32;
 const TAG_BYTES: usize = 16;
+
+/// By how much a chunk is longer than what it says.
+pub(crate) const CHUNK_OVERHEAD_BYTES: usize = 1 + NONCE_LEN + TAG_BYTES;
 const HKDF_SALT: &[u8] = b"handback/v1";
 
 const _: () = assert!(KEY_BYTES == 256 / 8 && NONCE_LEN == 12, "AES-256-GCM-SIV, RFC 8452");
@@ -46,21 +49,23 @@ impl fmt::Debug for DataKey {
 
 /// What kind of value: the first byte of what is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Record = 1,
     Note = 2,
     Value = 3,
+    Chunk = 4,
 }
 
 /// A key for each kind of value.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     record: LessSafeKey,
     note: LessSafeKey,
     value: LessSafeKey,
+    chunk: LessSafeKey,
 }
 
 impl Keys {
-    pub(super) fn new(key: &DataKey) -> Self {
+    pub(crate) fn new(key: &DataKey) -> Self {
         let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, HKDF_SALT).extract(&key.0);
         let derive = |label: &[u8]| {
             let info = [label];
@@ -72,11 +77,12 @@ impl Keys {
             record: derive(b"store record"),
             note: derive(b"store note"),
             value: derive(b"store value"),
+            chunk: derive(b"store chunk"),
         }
     }
 
     /// Encrypts `front || plain`, which belongs to `owner`.
-    pub(super) fn seal(
+    pub(crate) fn seal(
         &self,
         kind: Kind,
         owner: &[u8],
@@ -102,7 +108,7 @@ impl Keys {
     }
 
     /// Decrypts what belongs to `owner`.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         kind: Kind,
         owner: &[u8],
@@ -115,7 +121,7 @@ impl Keys {
         }
         let (nonce, body) = match kind {
             Kind::Record => (nonce(kind, &aad)?, rest),
-            Kind::Note | Kind::Value => {
+            Kind::Note | Kind::Value | Kind::Chunk => {
                 let (nonce, body) = rest.split_first_chunk().ok_or_else(damaged)?;
                 (*nonce, body)
             }
@@ -135,6 +141,7 @@ impl Keys {
             Kind::Record => &self.record,
             Kind::Note => &self.note,
             Kind::Value => &self.value,
+            Kind::Chunk => &self.chunk,
         }
     }
 }
@@ -154,12 +161,12 @@ fn nonce(kind: Kind, aad: &[u8]) -> Result<[u8; NONCE_LEN], StoreError> {
             let hash = digest::digest(&digest::SHA256, aad);
             nonce.copy_from_slice(hash.as_ref().split_at(NONCE_LEN).0);
         }
-        Kind::Note | Kind::Value => rand::fill(&mut nonce)
+        Kind::Note | Kind::Value | Kind::Chunk => rand::fill(&mut nonce)
             .map_err(|_| StoreError::Unavailable("there are no random numbers".to_owned()))?,
     }
     Ok(nonce)
 }
 
-pub(super) fn damaged() -> StoreError {
+pub(crate) fn damaged() -> StoreError {
     StoreError::Damaged("a value does not decrypt".to_owned())
 }

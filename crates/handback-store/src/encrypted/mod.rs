@@ -10,10 +10,12 @@
 //! | record | `01`, ciphertext, tag (16) |
 //! | note | `02`, nonce (12), ciphertext, tag (16) |
 //! | value | `03`, nonce (12), ciphertext of (until u64be, value), tag (16) |
+//! | chunk of a file | `04`, nonce (12), ciphertext, tag (16) |
 //!
 //! `key = HKDF-SHA256(ikm = data key, salt = "handback/v1", info = "store record" | "store note" |
-//! "store value")`; associated data: the first byte, then the log and the number (u64be), the log, or
-//! the key.
+//! "store value" | "store chunk")`; associated data: the first byte, then the log and the number
+//! (u64be), the log, the key, or the name of the file and the number (u64be). Chunks are those of
+//! [`held`](crate::held) values that are files beside the engine.
 //!
 //! A record is written once, so its nonce is made of what it belongs to (the first 12 bytes of
 //! SHA-256 of its associated data), and takes no room. Should a removed log be written again under its
@@ -27,7 +29,7 @@
 //! values, or bring back old values of the same name: nothing here can tell. Streams can, by their
 //! signed heads.
 
-mod key;
+pub(crate) mod key;
 mod kv;
 mod log;
 

@@ -1,5 +1,7 @@
 //! The states of calls, and who may change them.
 
+use std::mem::discriminant;
+
 use bytes::Bytes;
 use rand_core::CryptoRng;
 
@@ -543,7 +545,10 @@ enum Answer {
 /// and a call that was released may be somebody else's by now.
 fn is_result(found: Option<&Row>, before: &Row, next: Option<&Row>) -> bool {
     match (found, next) {
-        (Some(found), Some(next)) => found.is_same_try(next) && found.state == next.state,
+        // A try is committed once, whatever the blob is called that has its outcome.
+        (Some(found), Some(next)) => {
+            found.is_same_try(next) && discriminant(&found.state) == discriminant(&next.state)
+        }
         (Some(found), None) => found.call_id != before.call_id,
         (None, next) => next.is_none(),
     }

@@ -1,7 +1,7 @@
 //! What goes wrong with a journal.
 
-use super::MAX_INLINE_OUTCOME_BYTES;
 use crate::StoreError;
+use crate::held::HeldError;
 
 /// Why the journal did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -11,9 +11,12 @@ pub enum JournalError {
     /// ended already. Do not start it; what it did cannot be recorded.
     #[error("the call was taken over")]
     Superseded,
-    /// The outcome belongs into a blob.
-    #[error("the outcome is longer than {MAX_INLINE_OUTCOME_BYTES} bytes")]
+    /// The outcome is longer than [`MAX_INLINE_OUTCOME_BYTES`](super::MAX_INLINE_OUTCOME_BYTES), or than whoever reads it wants.
+    #[error("the outcome is too long")]
     TooLong,
+    /// An outcome that is held beside its row.
+    #[error(transparent)]
+    Held(#[from] HeldError),
     /// Others changed the row again and again.
     #[error("too many others write the same row")]
     Contended,

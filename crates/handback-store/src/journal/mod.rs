@@ -21,6 +21,39 @@
 //!                                                             ambiguous or retryable
 //! ```
 //!
+//! ```
+//! # use bytes::Bytes;
+//! # use handback_identity::VerifiedPrincipal;
+//! # use handback_store::MemoryStore;
+//! # use handback_token::{ArgsFingerprint, Operation};
+//! use handback_store::journal::{
+//!     CallRequest, InstanceId, Journal, JournalScope, Outcome, Reserved, ToolClass,
+//! };
+//!
+//! # let (mut rng, now) = (rand::rng(), 0);
+//! # let caller = VerifiedPrincipal::unauthenticated();
+//! # let arguments = ArgsFingerprint::from_bytes([0; 32]);
+//! let journal = Journal::open(MemoryStore::new(), InstanceId::generate(&mut rng), now)?;
+//! while journal.recover(1_000, now)?.has_more {}
+//!
+//! let scope = JournalScope::new(&caller, Operation::Call, None, "pay", Some("key"), b"");
+//! let request = CallRequest::keyed(scope, &arguments, ToolClass::Unknown);
+//! for _ in 0..2 {
+//!     match journal.reserve(&request, &mut rng, now)? {
+//!         Reserved::New(mut call) => {
+//!             journal.start(&mut call, now)?;
+//!             let outcome = Bytes::from_static(b"paid");
+//!             journal.commit(&mut call, Outcome::Bytes(outcome), now)?;
+//!         }
+//!         Reserved::Committed { outcome, .. } => {
+//!             assert_eq!(outcome, Outcome::Bytes(Bytes::from_static(b"paid")));
+//!         }
+//!         other => panic!("{other:?}"),
+//!     }
+//! }
+//! # Ok::<(), handback_store::journal::JournalError>(())
+//! ```
+//!
 //! # One row for a call
 //!
 //! A call is filed under its [`Redemption`] if it has one, else under its [`JournalScope`]. There is
@@ -54,6 +87,7 @@
 
 mod book;
 mod error;
+mod long;
 mod request;
 mod reservation;
 mod row;

@@ -180,3 +180,75 @@ pub(super) fn epoch_key(instance: InstanceId) -> Bytes {
 fn tag(name: &RowName) -> String {
     format!("{}{}", name.kind as u8, hex(&name.hash))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::RowKind;
+    use super::*;
+
+    fn row(state: State) -> Row {
+        Row {
+            state,
+            class: ToolClass::Unknown,
+            attempt: 2,
+            call_id: CallId([3; 16]),
+            instance: InstanceId([4; 16]),
+            epoch: 5,
+            since: 6,
+            what: [7; 32],
+        }
+    }
+
+    #[test]
+    fn rows_are_as_specified() {
+        let made = row(State::Committed(Outcome::Bytes(Bytes::from_static(b"out")))).encode();
+        let mut expected = vec![1, 3, 4, 0, 0, 0, 2];
+        expected.extend([3; 16]);
+        expected.extend([4; 16]);
+        expected.extend([0, 0, 0, 0, 0, 0, 0, 5]);
+        expected.extend([0, 0, 0, 0, 0, 0, 0, 6]);
+        expected.extend([7; 32]);
+        assert_eq!(expected.len(), 87);
+        expected.extend(b"out");
+        assert_eq!(made, expected);
+    }
+
+    #[test]
+    fn keys_are_as_specified() {
+        let name = RowName { kind: RowKind::SingleUse, hash: [0xab; 16] };
+        let tag = format!("{{2{}}}", "ab".repeat(16));
+        assert_eq!(row_key(&name), format!("j/r/{tag}"));
+        let open = open_key(&name, InstanceId([1; 16]), 255);
+        assert_eq!(open, format!("j/o/{}/00000000000000ff/{tag}", "01".repeat(16)));
+        let prefix = open_prefix(InstanceId([1; 16]));
+        assert_eq!(parse_open_key(&open, &prefix), Some((255, row_key(&name))));
+        assert_eq!(parse_open_key(b"j/o/", &prefix), None);
+    }
+
+    #[test]
+    fn every_state_comes_back_and_nothing_else_is_read() {
+        for state in [
+            State::Reserved,
+            State::Started,
+            State::Committed(Outcome::Bytes(Bytes::new())),
+            State::Committed(Outcome::Blob([9; 16])),
+            State::Ambiguous,
+            State::Retryable,
+        ] {
+            let row = row(state);
+            let stored = row.encode();
+            assert_eq!(Row::decode(stored.clone()).unwrap(), row);
+            for length in 0..stored.len() {
+                assert!(Row::decode(stored.slice(..length)).is_err(), "{length}");
+            }
+            if !matches!(row.state, State::Committed(Outcome::Bytes(_))) {
+                assert!(Row::decode([stored.as_ref(), &[0]].concat().into()).is_err());
+            }
+            for (at, wrong) in [(0, 2), (1, 0), (1, 7), (2, 0), (2, 5)] {
+                let mut edited = stored.to_vec();
+                edited[at] = wrong;
+                assert!(Row::decode(edited.into()).is_err(), "{at} {wrong}");
+            }
+        }
+    }
+}

@@ -6,16 +6,22 @@
 //! handback_store::suite_of_log!(Mine);
 //! handback_store::suite_of_kv!(Mine);
 //! handback_store::suite_of_journal!(Mine);
+//! handback_store::suite_of_sessions!(Mine);
+//! handback_store::suite_of_held!(Mine);
+//! handback_store::suite_of_revocations!(Mine);
 //! ```
 //!
 //! Most of it is random: operations on the engine and on a model of a few lines, which must answer
 //! alike. What the model cannot show is tested by hand: what others see while a batch is written, and
 //! writers that compete.
 
+pub mod held;
 pub mod journal;
 pub mod kv;
 pub mod log;
 mod log_model;
+pub mod revocations;
+pub mod sessions;
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,6 +114,58 @@ macro_rules! suite_of_journal {
     };
     ($engine:ty: $($test:ident,)+) => {
         $(#[test] fn $test() { $crate::suite::journal::$test::<$engine>(); })+
+    };
+}
+
+/// Tests of [`sessions`](crate::sessions), for an [`Engine`](crate::suite::Engine).
+#[macro_export]
+macro_rules! suite_of_sessions {
+    ($engine:ty) => {
+        $crate::suite_of_sessions!($engine:
+            sessions_answer_as_the_model,
+            somebody_else_finds_and_touches_nothing,
+            reading_writes_seldom,
+            lengths_are_bounded,
+            a_principal_has_so_many_sessions,
+            a_deleted_session_never_comes_back,
+        );
+    };
+    ($engine:ty: $($test:ident,)+) => {
+        $(#[test] fn $test() { $crate::suite::sessions::$test::<$engine>(); })+
+    };
+}
+
+/// Tests of [`held`](crate::held), for an [`Engine`](crate::suite::Engine).
+#[macro_export]
+macro_rules! suite_of_held {
+    ($engine:ty) => {
+        $crate::suite_of_held!($engine:
+            held_values_answer_as_the_model,
+            values_of_every_length_are_read_anywhere,
+            nothing_is_left_of_what_was_not_finished,
+            spilled_values_have_their_own_names,
+            a_principal_holds_so_much_however_many_write,
+            sweeping_comes_round,
+            long_outcomes_are_kept_beside_their_rows,
+        );
+    };
+    ($engine:ty: $($test:ident,)+) => {
+        $(#[test] fn $test() { $crate::suite::held::$test::<$engine>(); })+
+    };
+}
+
+/// Tests of [`revocations`](crate::revocations), for an [`Engine`](crate::suite::Engine).
+#[macro_export]
+macro_rules! suite_of_revocations {
+    ($engine:ty) => {
+        $crate::suite_of_revocations!($engine:
+            revocations_answer_as_the_model,
+            a_snapshot_knows_its_age,
+            many_revoke_at_once,
+        );
+    };
+    ($engine:ty: $($test:ident,)+) => {
+        $(#[test] fn $test() { $crate::suite::revocations::$test::<$engine>(); })+
     };
 }
 

@@ -112,6 +112,15 @@ macro_rules! engines {
             mod journal {
                 handback_store::suite_of_journal!(super::super::$engine);
             }
+            mod sessions {
+                handback_store::suite_of_sessions!(super::super::$engine);
+            }
+            mod held {
+                handback_store::suite_of_held!(super::super::$engine);
+            }
+            mod revocations {
+                handback_store::suite_of_revocations!(super::super::$engine);
+            }
         })+
     };
 }

@@ -7,6 +7,7 @@ mod damage;
 mod encryption;
 mod engines;
 mod faults;
+mod held;
 mod journal;
 mod kill;
 mod power;

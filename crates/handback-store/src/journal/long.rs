@@ -1,0 +1,65 @@
+//! Outcomes that are too long for a row.
+
+use bytes::Bytes;
+use handback_identity::VerifiedPrincipal;
+use rand_core::CryptoRng;
+
+use super::COMMITTED_LIFE_MS;
+use super::book::Journal;
+use super::error::JournalError;
+use super::reservation::Reservation;
+use super::row::{MAX_INLINE_OUTCOME_BYTES, Outcome};
+use crate::held::{HeldError, HeldStore, NewValue, SpillId};
+use crate::{Kv, Millis};
+
+/// How much longer a blob lives than its row: it is written before, and a commit may take tries.
+const BLOB_MARGIN_MS: Millis = 60 * 60 * 1_000;
+
+impl<S: Kv> Journal<S> {
+    /// As [`commit`](Self::commit), however long the outcome: what does not fit into the row is held
+    /// for the caller beside it. It does not count towards what the caller may hold, since the work
+    /// is done.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit), and [`JournalError::Held`].
+    pub fn commit_any<T: Kv, R: CryptoRng + ?Sized>(
+        &self,
+        reservation: &mut Reservation,
+        principal: &VerifiedPrincipal,
+        outcome: Bytes,
+        held: &HeldStore<T>,
+        rng: &mut R,
+        now: Millis,
+    ) -> Result<(), JournalError> {
+        if outcome.len() <= MAX_INLINE_OUTCOME_BYTES {
+            return self.commit(reservation, Outcome::Bytes(outcome), now);
+        }
+        let life = COMMITTED_LIFE_MS + BLOB_MARGIN_MS;
+        let new = NewValue::new("outcome").fixed_life(life).unmetered();
+        let id = held.spill(principal, new, &outcome, rng, now)?;
+        self.commit(reservation, Outcome::Blob(id.to_bytes()), now)
+    }
+
+    /// The bytes of an outcome, wherever they are.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::Held`] if they cannot be read, are gone, or are more than `max_bytes`.
+    pub fn outcome_bytes<T: Kv>(
+        &self,
+        outcome: &Outcome,
+        principal: &VerifiedPrincipal,
+        held: &HeldStore<T>,
+        max_bytes: usize,
+        now: Millis,
+    ) -> Result<Bytes, JournalError> {
+        let id = match outcome {
+            Outcome::Bytes(bytes) => return Ok(bytes.clone()),
+            Outcome::Blob(id) => SpillId::from_bytes(*id),
+        };
+        let found = held.look_up_spill(id, principal, now)?.found().ok_or(HeldError::Gone)?;
+        let whole = held.read(&found, now)?.read_whole(max_bytes)?;
+        Ok(Bytes::from(whole.ok_or(JournalError::TooLong)?))
+    }
+}
