@@ -109,6 +109,12 @@ impl Sealer {
         &self.audience
     }
 
+    /// How long cursors live, in seconds.
+    #[must_use]
+    pub const fn cursor_ttl_s(&self) -> u32 {
+        self.cursor.ttl_s
+    }
+
     /// Binds the context of one call. What the bound sealer seals opens under this context only.
     ///
     /// # Errors

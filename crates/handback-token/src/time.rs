@@ -21,7 +21,8 @@ impl UnixTime {
     }
 
     /// This point and `seconds` more; the end of time if there is no such point.
-    pub(crate) const fn plus(self, seconds: u64) -> Self {
+    #[must_use]
+    pub const fn plus(self, seconds: u64) -> Self {
         Self(self.0.saturating_add(seconds))
     }
 }

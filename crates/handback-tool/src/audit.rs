@@ -1,0 +1,221 @@
+//! Who did what, and how it ended: one line before each call and one after it.
+//!
+//! Lines say who, what, which continuation (by its fingerprint), the decision, the exact reason and
+//! how long it took. They never have a token, a key or an argument in them.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use handback_token::TokenFingerprint;
+use serde::Serialize;
+
+use crate::clock::Clock;
+use crate::request::{Answer, Continuation, Refusal, Reply, Request};
+
+/// Where lines go.
+pub trait AuditSink: fmt::Debug + Send + Sync {
+    /// Keeps a line. It is called on every call, and must not wait for long.
+    fn write(&self, line: &AuditLine<'_>);
+}
+
+/// One line.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct AuditLine<'a> {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// Which call: lines of one call have the same.
+    pub call: &'a str,
+    /// `start` or `end`.
+    pub event: &'static str,
+    /// Where it came in.
+    pub surface: &'static str,
+    /// What kind of call it is.
+    pub operation: &'static str,
+    /// What was called.
+    pub name: &'a str,
+    /// Who vouches for the caller; absent if nobody was identified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<&'a str>,
+    /// The caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<&'a str>,
+    /// What kind of continuation came back: `cursor` or `state`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continuation: Option<&'static str>,
+    /// Its fingerprint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presented: Option<String>,
+    /// The fingerprint of the idempotency key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// How it ended: `answered`, `replayed`, `failed`, `refused` or `cancelled`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<&'static str>,
+    /// Why, if it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    /// The fingerprint of the continuation that was handed out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minted: Option<String>,
+    /// How long it took, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_us: Option<u64>,
+}
+
+/// Lines of JSON.
+pub struct JsonLines<W>(Mutex<W>);
+
+impl<W: Write + Send> JsonLines<W> {
+    /// Writes to `out`: a file that is opened for appending, or standard error.
+    pub const fn new(out: W) -> Self {
+        Self(Mutex::new(out))
+    }
+
+    /// What was written to.
+    pub fn into_inner(self) -> W {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W: Write + Send> AuditSink for JsonLines<W> {
+    fn write(&self, line: &AuditLine<'_>) {
+        let Ok(mut text) = serde_json::to_vec(line) else { return };
+        text.push(b'\n');
+        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // In one piece: other processes may append to the same file.
+        if let Err(error) = out.write_all(&text).and_then(|()| out.flush()) {
+            tracing::error!(%error, "a line of the audit was not written");
+        }
+    }
+}
+
+impl<W> fmt::Debug for JsonLines<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JsonLines")
+    }
+}
+
+/// Keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::exhaustive_structs, reason = "there is nothing to it")]
+pub struct NoAudit;
+
+impl AuditSink for NoAudit {
+    fn write(&self, _line: &AuditLine<'_>) {}
+}
+
+/// The audit of one call. However the call ends, its second line is written: a call that is dropped
+/// was cancelled.
+pub(crate) struct Entry {
+    sink: Arc<dyn AuditSink>,
+    clock: Arc<dyn Clock>,
+    started: Instant,
+    is_over: bool,
+    call: String,
+    surface: &'static str,
+    operation: &'static str,
+    name: String,
+    issuer: Option<String>,
+    subject: Option<String>,
+    continuation: Option<&'static str>,
+    presented: Option<String>,
+    key: Option<String>,
+}
+
+/// Characters of a name that a line has at most: names come from callers.
+const NAME_CHARS_MAX: usize = 256;
+
+impl Entry {
+    pub(crate) fn start(
+        sink: &Arc<dyn AuditSink>,
+        clock: &Arc<dyn Clock>,
+        call: [u8; 8],
+        request: &Request,
+    ) -> Self {
+        let principal = request.caller.principal();
+        let (continuation, presented) = match &request.continuation {
+            None => (None, None),
+            Some(Continuation::Cursor(cursor)) => (Some("cursor"), Some(cursor.as_str())),
+            Some(Continuation::State { state, .. }) => (Some("state"), state.as_deref()),
+        };
+        let fingerprint = |text: &str| TokenFingerprint::of(text).to_string();
+        let entry = Self {
+            sink: Arc::clone(sink),
+            clock: Arc::clone(clock),
+            started: Instant::now(),
+            is_over: false,
+            call: format!("{:016x}", u64::from_be_bytes(call)),
+            surface: request.surface.as_str(),
+            operation: request.operation.as_str(),
+            name: request.name.chars().take(NAME_CHARS_MAX).collect(),
+            issuer: principal.issuer().map(str::to_owned),
+            subject: principal.subject().map(str::to_owned),
+            continuation,
+            presented: presented.map(fingerprint),
+            key: request.key.as_deref().map(fingerprint),
+        };
+        entry.sink.write(&entry.line("start"));
+        entry
+    }
+
+    pub(crate) fn end(mut self, ended: &Result<Answer, Refusal>) {
+        self.is_over = true;
+        let mut line = self.line("end");
+        match ended {
+            Ok(answer) => {
+                line.decision = Some(match &answer.reply {
+                    _ if answer.is_replay => "replayed",
+                    Reply::Failed { .. } => "failed",
+                    _ => "answered",
+                });
+                let minted = match &answer.reply {
+                    Reply::Page { next, .. } => next.as_deref(),
+                    Reply::NeedsInput { state, .. } => Some(state.as_str()),
+                    Reply::Done(_) | Reply::Failed { .. } => None,
+                };
+                line.minted = minted.map(|token| TokenFingerprint::of(token).to_string());
+            }
+            Err(refusal) => {
+                let is_cancelled = *refusal == Refusal::Cancelled;
+                line.decision = Some(if is_cancelled { "cancelled" } else { "refused" });
+                line.reason = Some(refusal.reason());
+            }
+        }
+        self.sink.write(&line);
+    }
+
+    fn line(&self, event: &'static str) -> AuditLine<'_> {
+        let duration = (event == "end").then(|| self.started.elapsed().as_micros());
+        AuditLine {
+            at_ms: self.clock.now_ms(),
+            call: &self.call,
+            event,
+            surface: self.surface,
+            operation: self.operation,
+            name: &self.name,
+            issuer: self.issuer.as_deref(),
+            subject: self.subject.as_deref(),
+            continuation: self.continuation,
+            presented: self.presented.clone(),
+            key: self.key.clone(),
+            decision: None,
+            reason: None,
+            minted: None,
+            duration_us: duration.map(|micros| u64::try_from(micros).unwrap_or(u64::MAX)),
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut line = self.line("end");
+            line.decision = Some("cancelled");
+            line.reason = Some("dropped");
+            self.sink.write(&line);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Tools, and the one way in which every call of them is made.
+//!
+//! A [`Tool`] returns plain positions and plain state. The [`Pipeline`] opens what came back, checks
+//! it, makes the call once, and seals what goes out, for every surface alike:
+//!
+//! ```text
+//! identify caller → find and authorise → limits → open continuation → check arguments
+//! → reserve → call → commit → bound the result → seal the next continuation → answer
+//! ```
+//!
+//! A tool author never sees a key, and cannot forget a check.
+
+pub mod audit;
+mod clock;
+mod context;
+mod continuation;
+mod definition;
+mod flight;
+mod input;
+mod limits;
+mod outcome;
+mod pipeline;
+mod record;
+mod registry;
+mod request;
+mod revoked;
+mod tool;
+
+pub use clock::Clock;
+pub use context::{Abilities, CallContext, EVENTS_WAITING_MAX, Event, EventSink, Round};
+pub use definition::{DEFAULT_TIME_LIMIT, Definition, Kind, MAX_NAME_CHARS};
+pub use handback_store::journal::ToolClass;
+pub use input::{Answers, InputRequest, Inputs, MAX_INPUTS};
+pub use limits::IN_FLIGHT_MAX;
+pub use outcome::{Content, Outcome, Position, ToolError};
+pub use pipeline::{CallHeld, CallJournal, MAX_RESULT_BYTES, Pipeline, PipelineParts};
+pub use registry::{MAX_ARGUMENTS_DEPTH, Registered, Registry, RegistryError};
+pub use request::{
+    Answer, Arguments, Continuation, MAX_KEY_CHARS, Refusal, Reply, Request, Surface,
+};
+pub use revoked::RevocationWatch;
+pub use tool::Tool;

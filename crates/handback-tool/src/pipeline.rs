@@ -1,0 +1,596 @@
+//! The one way in which every call is made.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use handback_identity::VerifiedPrincipal;
+use handback_store::held::HeldStore;
+use handback_store::journal::{
+    self, CallRequest, Journal, JournalError, JournalScope, Redemption, Reservation, Reserved,
+};
+use handback_store::revocations::Revocations;
+use handback_store::{Kv, Millis};
+use handback_token::{Reason, Sealer, UnixTime, args_fingerprint};
+use rand::RngExt as _;
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::audit::{AuditSink, Entry};
+use crate::clock::Clock;
+use crate::context::{CallContext, Round};
+use crate::continuation::{Binding, Brought, Memory, RoundId, page_fingerprint};
+use crate::flight::{Flight, Flights};
+use crate::input::{Answers, Inputs};
+use crate::limits::{Place, Places};
+use crate::outcome::{Outcome, Position, ToolError};
+use crate::record::Recorded;
+use crate::registry::{Registered, Registry};
+use crate::request::{Answer, Arguments, Continuation, MAX_KEY_CHARS, Refusal, Reply, Request};
+use crate::revoked::RevocationWatch;
+use crate::tool::Ready;
+
+/// The journal of a server.
+pub type CallJournal = Journal<Arc<dyn Kv>>;
+
+/// What a server holds.
+pub type CallHeld = HeldStore<Arc<dyn Kv>>;
+
+/// Bytes of a result at most: what is larger is not handed out.
+pub const MAX_RESULT_BYTES: usize = 256 << 20;
+
+/// Bytes of a record at most: a result, and what JSON makes of it.
+const RECORD_BYTES_MAX: usize = 2 * MAX_RESULT_BYTES;
+
+/// How long a call that somebody else is at is waited for, before it is looked at again.
+const JOIN_PAUSE: Duration = Duration::from_millis(25);
+
+/// How much longer than its limit a call is waited for: a tool that does not let its timer fire is
+/// left to itself.
+const TIME_LIMIT_GRACE: Duration = Duration::from_secs(1);
+
+/// What a pipeline is made of.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal: nothing may be left out")]
+pub struct PipelineParts {
+    /// What can be called, and by whom.
+    pub registry: Registry,
+    /// Seals and opens what travels.
+    pub sealer: Arc<Sealer>,
+    /// The record of calls.
+    pub journal: Arc<CallJournal>,
+    /// Where what does not fit a token is kept.
+    pub held: CallHeld,
+    /// What is not good any more.
+    pub revocations: RevocationWatch,
+    /// Where the audit goes.
+    pub audit: Arc<dyn AuditSink>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Calls of one caller under way at a time.
+    pub in_flight_max: usize,
+    /// Bytes of a result at most.
+    pub result_bytes_max: usize,
+}
+
+/// Makes calls. All surfaces share one.
+pub struct Pipeline {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    parts: PipelineParts,
+    places: Places,
+    flights: Flights,
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline").field("parts", &self.shared.parts).finish_non_exhaustive()
+    }
+}
+
+impl Pipeline {
+    /// A pipeline of these parts.
+    #[must_use]
+    pub fn new(parts: PipelineParts) -> Self {
+        let places = Places::new(parts.in_flight_max);
+        Self { shared: Arc::new(Shared { parts, places, flights: Flights::default() }) }
+    }
+
+    /// What can be called.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.shared.parts.registry
+    }
+
+    /// What seals and opens, for surfaces that page their own lists.
+    #[must_use]
+    pub fn sealer(&self) -> &Sealer {
+        &self.shared.parts.sealer
+    }
+
+    /// The time that calls are made at.
+    #[must_use]
+    pub fn now(&self) -> UnixTime {
+        self.shared.parts.clock.now()
+    }
+
+    /// Makes a call. Dropping the future cancels it, unless the call has started and has a key,
+    /// cannot be cancelled, or [runs on](Request::runs_on).
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`]. A tool that says that it failed is no error here, but an answer.
+    pub async fn call(&self, request: Request) -> Result<Answer, Refusal> {
+        let parts = &self.shared.parts;
+        let entry = Entry::start(&parts.audit, &parts.clock, rand::rng().random(), &request);
+        let ended = self.shared.run(request).await;
+        entry.end(&ended);
+        ended
+    }
+}
+
+/// One call on its way.
+struct Call {
+    tool: Arc<Registered>,
+    request: Request,
+    now_ms: Millis,
+    revocations: Revocations,
+    brought: Brought,
+    arguments: Value,
+}
+
+/// What was checked: a call that can be made.
+struct Checked {
+    ready: Box<dyn Ready>,
+    answers: Answers,
+    /// Questions that are not answered yet.
+    missing: Inputs,
+}
+
+/// What the journal says.
+enum Turn {
+    /// Make the call.
+    Make(Permit),
+    /// It was made, and this came of it.
+    Made(Recorded),
+}
+
+/// The right to make a call, and the duty to record what came of it, if it is to be.
+#[derive(Default)]
+struct Permit {
+    reservation: Option<Reservation>,
+    flight: Option<Flight>,
+}
+
+impl Shared {
+    /// The order of the checks. Nothing before `reserve` leaves a trace but the audit, and nothing
+    /// after it is refused for a reason that was knowable before.
+    async fn run(self: &Arc<Self>, request: Request) -> Result<Answer, Refusal> {
+        let (tool, words) = self.find(&request)?;
+        let place = self.places.take(request.caller.principal())?;
+        let revocations = self.parts.revocations.current(self.parts.clock.now_ms()).await;
+        let (call, given) = self.open(tool, request, words, revocations)?;
+        let checked = check(&call, given)?;
+        let (recorded, is_replay) = match self.reserve(&call, &checked).await? {
+            Turn::Made(recorded) => (recorded, true),
+            Turn::Make(permit) => (self.perform(&call, checked, permit, place).await?, false),
+        };
+        let reply = self.seal(&call, recorded)?;
+        Ok(Answer { reply, is_replay })
+    }
+
+    fn find(&self, request: &Request) -> Result<(Arc<Registered>, Map<String, Value>), Refusal> {
+        let Request { caller, operation, name, .. } = request;
+        self.parts.registry.find(caller, *operation, name).ok_or(Refusal::NotFound)
+    }
+
+    /// Opens what the caller brought back; gives the answers that came with it.
+    fn open(
+        &self,
+        tool: Arc<Registered>,
+        mut request: Request,
+        words: Map<String, Value>,
+        revocations: Revocations,
+    ) -> Result<(Call, Map<String, Value>), Refusal> {
+        let now_ms = self.parts.clock.now_ms();
+        let mut arguments = match &request.arguments {
+            Arguments::Given(value) | Arguments::Carried(value) => value.clone(),
+            Arguments::InCursor => Value::Null,
+        };
+        if arguments.is_null() {
+            arguments = Value::Object(Map::new());
+        }
+        if let Value::Object(arguments) = &mut arguments {
+            arguments.extend(words);
+        }
+        let continuation = request.continuation.take();
+        let PipelineParts { sealer, held, .. } = &self.parts;
+        let binding = Binding::new(sealer, held, &revocations, &request, now_ms);
+        let (brought, given) = match continuation {
+            None if request.arguments == Arguments::InCursor => {
+                return Err(Reason::Malformed.into());
+            }
+            // Nothing was asked, so nothing is answered.
+            None | Some(Continuation::State { state: None, .. }) => (Brought::Nothing, Map::new()),
+            Some(Continuation::Cursor(text)) => {
+                let (brought, carried) = binding.open_cursor(&tool, &text)?;
+                arguments = carried.unwrap_or(arguments);
+                (brought, Map::new())
+            }
+            Some(Continuation::State { state: Some(text), answers }) => {
+                match binding.open_state(&arguments, &text) {
+                    Ok((id, memory, opened)) => (Brought::Round { id, memory, opened }, answers),
+                    Err(Refusal::Continuation { reason: Reason::Expired, .. })
+                        if tool.definition().takes_expired_state =>
+                    {
+                        (Brought::TooLate, Map::new())
+                    }
+                    Err(refusal) => return Err(refusal),
+                }
+            }
+        };
+        Ok((Call { tool, request, now_ms, revocations, brought, arguments }, given))
+    }
+
+    /// One atomic step for the idempotency key, for what is redeemed once, or for both. Who wants
+    /// what somebody is at waits for it.
+    async fn reserve(&self, call: &Call, checked: &Checked) -> Result<Turn, Refusal> {
+        let Some(wanted) = call.to_be_recorded(checked)? else {
+            return Ok(Turn::Make(Permit::default()));
+        };
+        let until = tokio::time::Instant::now() + call.tool.definition().time_limit;
+        loop {
+            if call.request.cancel.is_cancelled() {
+                return Err(Refusal::Cancelled);
+            }
+            let reserve =
+                move |journal: &CallJournal, now| journal.reserve(&wanted, &mut rand::rng(), now);
+            let (call_id, is_here) = match self.journal(reserve).await? {
+                Reserved::New(reservation) => {
+                    let flight = Some(self.flights.start(reservation.call_id()));
+                    return Ok(Turn::Make(Permit { reservation: Some(reservation), flight }));
+                }
+                Reserved::Committed { outcome, .. } => {
+                    return self.read(call, outcome).await.map(Turn::Made);
+                }
+                Reserved::Mismatch => return Err(Refusal::Mismatch),
+                Reserved::Replayed => return Err(Reason::Replayed.into()),
+                Reserved::Ambiguous { .. } => return Err(Refusal::Ambiguous),
+                Reserved::InFlight { call_id, is_here } => (call_id, is_here),
+            };
+            let over = async {
+                if is_here {
+                    self.flights.end_of(call_id).await;
+                }
+                // Another process may be at it, or this one is about to say so.
+                tokio::time::sleep(JOIN_PAUSE).await;
+            };
+            tokio::select! {
+                () = over => {}
+                () = call.request.cancel.cancelled() => return Err(Refusal::Cancelled),
+                () = tokio::time::sleep_until(until) => return Err(Refusal::InFlight),
+            }
+        }
+    }
+
+    /// Calls the tool and records what came of it, in a task of its own: whatever becomes of the
+    /// caller, a call that is recorded runs to its record.
+    async fn perform(
+        self: &Arc<Self>,
+        call: &Call,
+        checked: Checked,
+        permit: Permit,
+        place: Place,
+    ) -> Result<Recorded, Refusal> {
+        let definition = call.tool.definition();
+        let runs_on =
+            permit.reservation.is_some() || call.request.runs_on || !definition.is_cancellable;
+        let cancel = CancellationToken::new();
+        let unit = Unit {
+            name: definition.name.clone(),
+            time_limit: definition.time_limit,
+            context: Arc::new(self.context(call, &checked, &permit, cancel.clone())),
+            position: call.position(),
+            asks_again: call.asks_again(&checked),
+            ready: checked.ready,
+            principal: call.request.caller.principal().clone(),
+        };
+        let work = Arc::clone(self).work(unit, permit, place);
+        let mut task = Task { handle: tokio::spawn(work), cancel, runs_on };
+        tokio::select! {
+            ended = tokio::time::timeout(definition.time_limit + TIME_LIMIT_GRACE, &mut task.handle) =>
+                match ended {
+                    Ok(Ok(ended)) => ended,
+                    Ok(Err(_)) => Err(Refusal::Broken),
+                    Err(_) => Err(Refusal::TimedOut),
+                },
+            () = call.request.cancel.cancelled() => Err(Refusal::Cancelled),
+        }
+    }
+
+    async fn work(
+        self: Arc<Self>,
+        unit: Unit,
+        permit: Permit,
+        place: Place,
+    ) -> Result<Recorded, Refusal> {
+        let Permit { mut reservation, flight } = permit;
+        let Unit { name, time_limit, context, position, asks_again, ready, principal } = unit;
+        let ended = match asks_again {
+            Some(asked) => Ok(asked),
+            None => {
+                let called = AssertUnwindSafe(ready.call(context, position)).catch_unwind();
+                match tokio::time::timeout(time_limit, called).await {
+                    Err(_) => Err(Refusal::TimedOut),
+                    Ok(Err(panic)) => {
+                        tracing::error!(tool = name, panic = panic_text(&*panic), "a tool broke");
+                        Err(Refusal::Broken)
+                    }
+                    Ok(Ok(Ok(outcome))) => Ok(recorded(outcome)),
+                    Ok(Ok(Err(error))) => {
+                        let ToolError { message, data, has_no_effect } = error;
+                        if has_no_effect && let Some(mut reserved) = reservation.take() {
+                            let release = move |journal: &CallJournal, now| {
+                                journal.release(&mut reserved, now)
+                            };
+                            self.journal(release).await?;
+                        }
+                        Ok(Recorded::Failed { message, data })
+                    }
+                }
+            }
+        };
+        let ended = ended.map(|recorded| {
+            let is_large = recorded.exceeds(self.parts.result_bytes_max);
+            if is_large { Recorded::TooLarge } else { recorded }
+        });
+        if let Some(mut reserved) = reservation {
+            match &ended {
+                Ok(recorded) => {
+                    let outcome = recorded.to_bytes().ok_or(Refusal::Broken)?;
+                    let held = self.parts.held.clone();
+                    let commit = move |journal: &CallJournal, now| {
+                        let rng = &mut rand::rng();
+                        journal.commit_any(
+                            &mut reserved,
+                            &principal,
+                            outcome.into(),
+                            &held,
+                            rng,
+                            now,
+                        )
+                    };
+                    self.journal(commit).await?;
+                }
+                Err(_) => {
+                    let interrupt =
+                        move |journal: &CallJournal, now| journal.interrupt(&mut reserved, now);
+                    self.journal(interrupt).await?;
+                }
+            }
+        }
+        drop((flight, place));
+        ended
+    }
+
+    /// What a tool knows of its call.
+    fn context(
+        &self,
+        call: &Call,
+        checked: &Checked,
+        permit: &Permit,
+        cancel: CancellationToken,
+    ) -> CallContext {
+        let Request { caller, operation, name, events, abilities, .. } = &call.request;
+        let reservation = permit.reservation.as_ref();
+        CallContext {
+            principal: caller.principal().clone(),
+            operation: *operation,
+            name: name.clone(),
+            fingerprint: page_fingerprint(&call.tool, &call.arguments),
+            now: UnixTime::from_secs(call.now_ms / 1000),
+            sealer: Arc::clone(&self.parts.sealer),
+            round: match &call.brought {
+                Brought::Nothing | Brought::Page { .. } => Round::First,
+                Brought::TooLate => Round::Expired,
+                Brought::Round { memory, .. } => Round::Opened(memory.state.clone()),
+            },
+            answers: checked.answers.clone(),
+            effect_key: reservation.map(|reservation| reservation.call_id().to_string()),
+            is_again: reservation.is_some_and(Reservation::is_again),
+            cancel,
+            events: events.clone(),
+            abilities: *abilities,
+        }
+    }
+
+    /// An outcome of the journal.
+    async fn read(&self, call: &Call, outcome: journal::Outcome) -> Result<Recorded, Refusal> {
+        let principal = call.request.caller.principal().clone();
+        let held = self.parts.held.clone();
+        let read = move |journal: &CallJournal, now| {
+            journal.outcome_bytes(&outcome, &principal, &held, RECORD_BYTES_MAX, now)
+        };
+        let bytes = self.journal(read).await?;
+        Recorded::from_bytes(&bytes).ok_or(Refusal::Broken)
+    }
+
+    /// A step of the journal, which waits for the disk.
+    async fn journal<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&CallJournal, u64) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (journal, now) = (Arc::clone(&self.parts.journal), self.parts.clock.now_ms());
+        let done = tokio::task::spawn_blocking(move || step(&journal, now)).await;
+        done.map_err(|_| Refusal::Unavailable)?.map_err(|error| {
+            tracing::error!(%error, "the journal did not take a step");
+            Refusal::Unavailable
+        })
+    }
+
+    /// What the tool gave, for this caller.
+    fn seal(&self, call: &Call, recorded: Recorded) -> Result<Reply, Refusal> {
+        let Call { tool, request, now_ms, revocations, brought, arguments } = call;
+        let PipelineParts { sealer, held, .. } = &self.parts;
+        let binding = Binding::new(sealer, held, revocations, request, *now_ms);
+        let mut rng = rand::rng();
+        Ok(match recorded {
+            Recorded::Done(content) => Reply::Done(content),
+            Recorded::Page { items, next } => {
+                let seal = |next| binding.seal_cursor(&mut rng, tool, arguments, brought, next);
+                Reply::Page { items, next: next.as_ref().map(seal).transpose()? }
+            }
+            Recorded::NeedsInput { inputs, answers, state, round } => {
+                let memory = Memory { inputs: inputs.clone(), answers, state };
+                let state = binding.seal_state(&mut rng, arguments, brought, round, &memory)?;
+                let missing = memory.inputs.without(&memory.answers);
+                Reply::NeedsInput { inputs: missing, state }
+            }
+            Recorded::Failed { message, data } => Reply::Failed { message, data },
+            Recorded::TooLarge => return Err(Refusal::TooLarge),
+        })
+    }
+}
+
+/// What a task needs to make a call.
+struct Unit {
+    name: String,
+    time_limit: Duration,
+    context: Arc<CallContext>,
+    position: Option<Position>,
+    asks_again: Option<Recorded>,
+    ready: Box<dyn Ready>,
+    principal: VerifiedPrincipal,
+}
+
+/// A call in a task. Dropped, it ends the call, unless that runs on.
+struct Task {
+    handle: JoinHandle<Result<Recorded, Refusal>>,
+    cancel: CancellationToken,
+    runs_on: bool,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if !self.runs_on {
+            self.cancel.cancel();
+            self.handle.abort();
+        }
+    }
+}
+
+impl Call {
+    /// What the journal is to know of this call, if anything: calls without a key that redeem
+    /// nothing are not recorded.
+    fn to_be_recorded(&self, checked: &Checked) -> Result<Option<CallRequest>, Refusal> {
+        let Self { tool, request, brought, arguments, .. } = self;
+        let definition = tool.definition();
+        let key = request.key.as_deref();
+        if !key.is_none_or(is_key) {
+            return Err(Refusal::BadKey);
+        }
+        let principal = request.caller.principal();
+        let given = json!({"arguments": arguments, "answers": checked.answers.to_value()});
+        let given = args_fingerprint(&given);
+        let wanted = match (brought, key) {
+            (Brought::Round { id, .. }, _) if definition.is_single_use => {
+                let redemption = Redemption::new(
+                    id.0,
+                    principal,
+                    request.operation,
+                    None,
+                    &request.name,
+                    given.as_bytes(),
+                );
+                CallRequest::single_use(redemption, definition.class)
+            }
+            (_, None) => return Ok(None),
+            (brought, Some(key)) => {
+                let step = match brought {
+                    Brought::Nothing | Brought::TooLate => Vec::new(),
+                    Brought::Round { id, .. } => id.0.to_vec(),
+                    Brought::Page { position, .. } => Sha256::digest(position.as_bytes()).to_vec(),
+                };
+                let (operation, name) = (request.operation, request.name.as_str());
+                let scope = JournalScope::new(principal, operation, None, name, Some(key), &step);
+                CallRequest::keyed(scope, &given, definition.class)
+            }
+        };
+        Ok(Some(wanted.starting_at_once()))
+    }
+
+    fn position(&self) -> Option<Position> {
+        match &self.brought {
+            Brought::Page { position, .. } => Some(position.clone()),
+            _ => None,
+        }
+    }
+
+    /// The same questions once more, if some are not answered.
+    fn asks_again(&self, checked: &Checked) -> Option<Recorded> {
+        let Brought::Round { memory, .. } = &self.brought else { return None };
+        if checked.missing.is_empty() {
+            return None;
+        }
+        Some(Recorded::NeedsInput {
+            inputs: memory.inputs.clone(),
+            answers: checked.answers.to_map(),
+            state: memory.state.clone(),
+            round: RoundId::generate(&mut rand::rng()),
+        })
+    }
+}
+
+/// Checks arguments and answers, so that the tool can be called.
+fn check(call: &Call, given: Map<String, Value>) -> Result<Checked, Refusal> {
+    let Call { tool, brought, arguments, .. } = call;
+    if let Some(fault) = tool.fault_of(arguments) {
+        return Err(Refusal::BadArguments(fault));
+    }
+    let ready = Arc::clone(&tool.tool).prepare(arguments.clone());
+    let ready = ready.map_err(|error| Refusal::BadArguments(error.to_string()))?;
+    let (answers, missing) = match brought {
+        Brought::Round { memory, .. } => {
+            let mut all = memory.answers.clone();
+            all.extend(given);
+            let matched = memory.inputs.match_answers(all);
+            matched.map_err(|error| Refusal::BadAnswers(error.to_string()))?
+        }
+        _ => (Answers::default(), Inputs::new()),
+    };
+    Ok(Checked { ready, answers, missing })
+}
+
+/// What a tool gave, as it is recorded.
+fn recorded(outcome: Outcome) -> Recorded {
+    match outcome {
+        Outcome::Done(content) => Recorded::Done(content),
+        Outcome::Page { items, next } => Recorded::Page { items, next },
+        Outcome::NeedsInput { inputs, state } => match inputs.fault() {
+            None => {
+                let round = RoundId::generate(&mut rand::rng());
+                Recorded::NeedsInput { inputs, answers: Map::new(), state, round }
+            }
+            Some(message) => {
+                tracing::error!(message, "a tool asks what cannot be asked");
+                Recorded::Failed { message, data: None }
+            }
+        },
+    }
+}
+
+fn is_key(key: &str) -> bool {
+    (1..=MAX_KEY_CHARS).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+}

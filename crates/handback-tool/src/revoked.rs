@@ -1,0 +1,71 @@
+//! What is not good any more, as of a moment ago.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use handback_store::revocations::{RevocationError, RevocationStore, Revocations};
+use handback_store::{Kv, Millis};
+
+/// How old what is known may get before it is looked at again.
+const FRESH_MS: Millis = 1_000;
+
+/// Knows what was revoked, and looks again when that is a second old.
+#[derive(Clone)]
+pub struct RevocationWatch {
+    store: Arc<RevocationStore<Arc<dyn Kv>>>,
+    known: Arc<Mutex<Revocations>>,
+}
+
+impl RevocationWatch {
+    /// Reads what is in the store.
+    ///
+    /// # Errors
+    ///
+    /// [`RevocationError`] if it cannot be read.
+    pub fn new(kv: Arc<dyn Kv>, now: Millis) -> Result<Self, RevocationError> {
+        let store = Arc::new(RevocationStore::new(kv));
+        let known = Arc::new(Mutex::new(store.load(now)?));
+        Ok(Self { store, known })
+    }
+
+    /// The store, to revoke something.
+    #[must_use]
+    pub fn store(&self) -> &RevocationStore<Arc<dyn Kv>> {
+        &self.store
+    }
+
+    /// What is known. If the store does not answer, that is what was known before: it says itself
+    /// when it is too old.
+    pub(crate) async fn current(&self, now: Millis) -> Revocations {
+        let known = self.lock().clone();
+        if now.saturating_sub(known.loaded_at()) < FRESH_MS {
+            return known;
+        }
+        let (store, old) = (Arc::clone(&self.store), known.clone());
+        let refresh = move || store.refresh(&old, now);
+        match tokio::task::spawn_blocking(refresh).await {
+            Ok(Ok(fresh)) => {
+                let mut known = self.lock();
+                if fresh.loaded_at() > known.loaded_at() {
+                    *known = fresh;
+                }
+                known.clone()
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "revocations cannot be read");
+                known
+            }
+            Err(_) => known,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Revocations> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for RevocationWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RevocationWatch")
+    }
+}

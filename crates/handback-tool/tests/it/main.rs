@@ -1,0 +1,10 @@
+//! Calls through the whole pipeline, on real stores.
+
+#![expect(clippy::unwrap_used, reason = "a helper that finds something else fails the test")]
+
+mod bench;
+mod cancel;
+mod keys;
+mod pages;
+mod rounds;
+mod trail;
