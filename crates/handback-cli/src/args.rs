@@ -7,6 +7,8 @@ use clap::{Args, Parser, Subcommand};
 use handback_token::{Mode, SlotNumber};
 
 use crate::collections::CollectionsArgs;
+use crate::config_file::ConfigCommand;
+use crate::identity::IdentityCommand;
 use crate::keys::KeysCommand;
 use crate::output::Format;
 use crate::query::QueryArgs;
@@ -42,6 +44,10 @@ Key ring:
 Data directory:
   HANDBACK_DATA, else $XDG_DATA_HOME/handback, else $HOME/.local/share/handback.
 
+Configuration of the server:
+  --config FILE, else HANDBACK_CONFIG, else handback.toml in the data directory, if it is there.
+  A flag counts more than the environment, and that more than the file.
+
 Exit codes:
   0  the command did what it was asked for
   1  it could not; the message on stderr says why
@@ -72,8 +78,14 @@ pub(crate) enum Command {
     /// Write, read, follow and verify streams, and send through a duplex
     #[command(subcommand)]
     Stream(StreamCommand),
+    /// Make, list and remove the bearer tokens of callers
+    #[command(subcommand)]
+    Identity(IdentityCommand),
+    /// Print the default configuration, and check one
+    #[command(subcommand)]
+    Config(ConfigCommand),
     // The help of a command is the documentation of its arguments.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     Query(Box<QueryArgs>),
     Collections(CollectionsArgs),
 }

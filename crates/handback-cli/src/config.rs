@@ -11,6 +11,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 #[cfg(debug_assertions)]
@@ -19,10 +20,20 @@ use handback_server::ServerConfig;
 /// The variable that names the data directory.
 const DATA_VARIABLE: &str = "HANDBACK_DATA";
 
+/// The variable that says where to listen.
+const LISTEN_VARIABLE: &str = "HANDBACK_LISTEN";
+
 /// A variable of this process, if it is set.
 #[expect(clippy::disallowed_methods, reason = "this is config.rs")]
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
+}
+
+/// Where to listen, if the environment says so.
+pub(crate) fn listen() -> Result<Option<SocketAddr>, ConfigError> {
+    let Some(value) = variable(LISTEN_VARIABLE) else { return Ok(None) };
+    let address = value.to_str().and_then(|text| text.parse().ok());
+    address.map(Some).ok_or(ConfigError::Listen)
 }
 
 /// The data directory, which need not exist.
@@ -61,6 +72,8 @@ pub(crate) fn faults(mut config: ServerConfig) -> ServerConfig {
 pub(crate) enum ConfigError {
     /// `HANDBACK_DATA` is set, but to nothing.
     Empty,
+    /// `HANDBACK_LISTEN` is not an address.
+    Listen,
     /// No variable leads to a data directory.
     NoDataDirectory,
 }
@@ -69,6 +82,7 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "HANDBACK_DATA is set to an empty value",
+            Self::Listen => "HANDBACK_LISTEN is not an address with a port",
             Self::NoDataDirectory => "there is no data directory: HOME is not set",
         })
     }

@@ -125,6 +125,7 @@ impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         let hint = match error {
             ConfigError::Empty => "set HANDBACK_DATA to a directory, or unset it",
+            ConfigError::Listen => "set HANDBACK_LISTEN to one such as 127.0.0.1:8420, or unset it",
             ConfigError::NoDataDirectory => "name a key file with --keys, or set HANDBACK_DATA",
         };
         Self::new(error).hint(hint)

@@ -8,8 +8,10 @@ mod args;
 mod clock;
 mod collections;
 mod config;
+mod config_file;
 mod error;
 mod exit;
+mod identity;
 mod keys;
 mod output;
 mod query;
@@ -49,6 +51,8 @@ fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Keys(command) => keys::run(command, output),
         Command::Token(command) => token::run(command, output),
         Command::Stream(command) => stream::run(command, output),
+        Command::Identity(command) => identity::run(command, output),
+        Command::Config(command) => config_file::run(command, output),
         Command::Serve(args) => serve::run(&args, output),
         Command::Query(args) => query::run(&args, output),
         Command::Collections(args) => collections::run(&args, output),

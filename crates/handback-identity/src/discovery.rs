@@ -10,7 +10,7 @@
 //! * **The metadata must name the issuer that was asked for**, byte by byte (OpenID Connect
 //!   Discovery, section 4.3; RFC 8414, section 3.3), or one issuer could speak for another.
 //! * **Anyone can invent a key id.** So an unknown one has the keys fetched at most once in
-//!   [`MIN_INTERVAL_S`] seconds, for all callers together.
+//!   [`KeySchedule::min_interval_s`], for all callers together.
 //! * **An issuer that is down does not lock everyone out.** Its keys are used until they are
 //!   [`MAX_AGE_S`] old. From then on, nobody can be identified: a key that was withdrawn long ago
 //!   must not count for ever.
@@ -30,14 +30,25 @@ pub const MAX_METADATA_BYTES: usize = 64 * 1024;
 /// The longest URL that is fetched, in bytes.
 pub const MAX_URL_BYTES: usize = 2_048;
 
-/// Seconds between two fetches of the keys at least, whatever callers present.
-pub const MIN_INTERVAL_S: u64 = 30;
-
-/// Seconds after which keys are fetched again although all is well.
-pub const REFRESH_AFTER_S: u64 = 15 * 60;
-
 /// Seconds after which keys are no longer used.
 pub const MAX_AGE_S: u64 = 24 * 60 * 60;
+
+/// When keys are fetched again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "configurations write it as a literal")]
+pub struct KeySchedule {
+    /// Seconds between two fetches at least, whatever callers present.
+    pub min_interval_s: u64,
+    /// Seconds after which keys are fetched although all is well.
+    pub refresh_after_s: u64,
+}
+
+impl Default for KeySchedule {
+    /// An unknown key is looked for within half a minute, a withdrawn one is gone within fifteen.
+    fn default() -> Self {
+        Self { min_interval_s: 30, refresh_after_s: 15 * 60 }
+    }
+}
 
 /// A URL that may be fetched: HTTPS, or HTTP to this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -105,6 +116,14 @@ impl FetchUrl {
         let start = self.text.find("://").map_or(0, |at| at + 3);
         let path = self.text.get(start..).and_then(|rest| rest.find(['/', '?']));
         self.text.split_at(path.map_or(self.text.len(), |at| start + at))
+    }
+}
+
+impl std::str::FromStr for FetchUrl {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        Self::parse(text)
     }
 }
 
@@ -181,11 +200,18 @@ pub enum MetadataError {
 /// not go back.
 #[derive(Clone, Debug, Default)]
 pub struct KeyCache {
+    schedule: KeySchedule,
     keys: Option<(Arc<KeySet>, u64)>,
     tried_at: Option<u64>,
 }
 
 impl KeyCache {
+    /// An empty one.
+    #[must_use]
+    pub fn new(schedule: KeySchedule) -> Self {
+        Self { schedule, ..Self::default() }
+    }
+
     /// The keys, unless there are none or they are too old.
     #[must_use]
     pub fn keys(&self, now: u64) -> Option<Arc<KeySet>> {
@@ -196,14 +222,14 @@ impl KeyCache {
     /// Whether the keys should be fetched although nobody asks for others.
     #[must_use]
     pub fn is_due(&self, now: u64) -> bool {
-        let is_old = |(_, at): &(_, u64)| now.saturating_sub(*at) >= REFRESH_AFTER_S;
+        let is_old = |(_, at): &(_, u64)| now.saturating_sub(*at) >= self.schedule.refresh_after_s;
         self.may_try(now) && self.keys.as_ref().is_none_or(is_old)
     }
 
     /// Whether the keys may be fetched: not too soon after the last attempt.
     #[must_use]
     pub fn may_try(&self, now: u64) -> bool {
-        self.tried_at.is_none_or(|at| now.saturating_sub(at) >= MIN_INTERVAL_S)
+        self.tried_at.is_none_or(|at| now.saturating_sub(at) >= self.schedule.min_interval_s)
     }
 
     /// Notes an attempt, before it is made.
@@ -356,18 +382,19 @@ mod tests {
             steps in proptest::collection::vec((0_u64..40, any::<bool>(), any::<bool>()), 1..200),
         ) {
             let keys = KeySet::parse(ONE_KEY).unwrap();
-            let mut cache = KeyCache::default();
+            let schedule = KeySchedule::default();
+            let mut cache = KeyCache::new(schedule);
             let (mut now, mut last) = (0, None::<u64>);
             for (wait, is_unknown, succeeds) in steps {
                 now += wait;
                 let tries = if is_unknown { cache.may_try(now) } else { cache.is_due(now) };
                 if tries {
-                    prop_assert!(last.is_none_or(|last| now - last >= MIN_INTERVAL_S));
+                    prop_assert!(last.is_none_or(|last| now - last >= schedule.min_interval_s));
                     last = Some(now);
                     cache.tried(now);
                     if succeeds {
                         cache.fetched(keys.clone(), now);
-                        prop_assert!(!cache.is_due(now + REFRESH_AFTER_S - 1));
+                        prop_assert!(!cache.is_due(now + schedule.refresh_after_s - 1));
                     }
                 }
             }

@@ -90,7 +90,6 @@ impl Permissions {
     }
 
     /// The rules.
-    #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }

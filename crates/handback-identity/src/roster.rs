@@ -390,16 +390,16 @@ mod tests {
             .zip(&tokens)
             .map(|(n, token)| Entry::new(token, &format!("user{n}"), &["read"], None).unwrap())
             .collect();
-        let roster = roster(&file(&entries)).unwrap();
+        let known = roster(&file(&entries)).unwrap();
         for (n, token) in (0..).zip(&tokens) {
-            let caller = identify(&roster, token.dangerous_text()).unwrap();
+            let caller = identify(&known, token.dangerous_text()).unwrap();
             assert_eq!(caller.principal().subject(), Some(format!("user{n}").as_str()));
             assert_eq!(caller.principal().issuer(), Some("static:s"));
             assert!(caller.scopes().iter().eq(["read"]));
         }
         let other = token(9);
-        assert_eq!(identify(&roster, other.dangerous_text()), Err(Refusal::Unknown));
-        let empty = super::tests::roster(&file(&[])).unwrap();
+        assert_eq!(identify(&known, other.dangerous_text()), Err(Refusal::Unknown));
+        let empty = roster(&file(&[])).unwrap();
         assert_eq!(identify(&empty, other.dangerous_text()), Err(Refusal::Unknown));
     }
 

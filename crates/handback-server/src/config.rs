@@ -4,7 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use handback_token::KeyRing;
+use handback_identity::Permissions;
+use handback_token::{KeyRing, SealerConfig};
+
+use crate::identity::IdentityMode;
+use crate::limits::Limits;
+use crate::tls::TlsFiles;
 
 /// Where a server listens unless told otherwise: this machine only.
 pub const DEFAULT_LISTEN: SocketAddr =
@@ -33,6 +38,12 @@ pub struct ServerConfig {
     pub(crate) long_poll: Option<Duration>,
     pub(crate) origins: Vec<String>,
     pub(crate) hosts: Vec<String>,
+    pub(crate) identity: IdentityMode,
+    pub(crate) permissions: Permissions,
+    pub(crate) server_id: Option<String>,
+    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) limits: Limits,
+    pub(crate) tokens: SealerConfig,
     #[cfg(debug_assertions)]
     pub(crate) kill_at: Option<crate::KillPoint>,
     #[cfg(debug_assertions)]
@@ -42,33 +53,31 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// A server with the streams of a data directory.
     pub fn new(ring: KeyRing, data: PathBuf) -> Self {
-        Self {
-            listen: DEFAULT_LISTEN,
-            wrapped: Some(data.join("wrapped")),
-            store: StoreChoice::Embedded(data.join("store")),
-            ring,
-            signing: true,
-            long_poll: None,
-            origins: Vec::new(),
-            hosts: Vec::new(),
-            #[cfg(debug_assertions)]
-            kill_at: None,
-            #[cfg(debug_assertions)]
-            clock_offset_ms: 0,
-        }
+        let wrapped = Some(data.join("wrapped"));
+        Self::with_store(ring, StoreChoice::Embedded(data.join("store")), wrapped)
     }
 
     /// A server that forgets everything when it stops.
-    pub const fn in_memory(ring: KeyRing) -> Self {
+    pub fn in_memory(ring: KeyRing) -> Self {
+        Self::with_store(ring, StoreChoice::Memory, None)
+    }
+
+    fn with_store(ring: KeyRing, store: StoreChoice, wrapped: Option<PathBuf>) -> Self {
         Self {
             listen: DEFAULT_LISTEN,
-            wrapped: None,
-            store: StoreChoice::Memory,
+            wrapped,
+            store,
             ring,
             signing: true,
             long_poll: None,
             origins: Vec::new(),
             hosts: Vec::new(),
+            identity: IdentityMode::None,
+            permissions: Permissions::default(),
+            server_id: None,
+            tls: None,
+            limits: Limits::default(),
+            tokens: SealerConfig::default(),
             #[cfg(debug_assertions)]
             kill_at: None,
             #[cfg(debug_assertions)]
@@ -103,6 +112,43 @@ impl ServerConfig {
     /// Is known by this name and port as well.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
+        self
+    }
+
+    /// Identifies callers so.
+    pub fn identity(mut self, mode: IdentityMode) -> Self {
+        self.identity = mode;
+        self
+    }
+
+    /// Has these rules about tools.
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = permissions;
+        self
+    }
+
+    /// Is this server to the identities that it makes itself, of bearer tokens from a file and of
+    /// peers of a socket. Without it, the id of the key ring is.
+    pub fn server_id(mut self, id: impl Into<String>) -> Self {
+        self.server_id = Some(id.into());
+        self
+    }
+
+    /// Speaks TLS.
+    pub fn tls(mut self, files: TlsFiles) -> Self {
+        self.tls = Some(files);
+        self
+    }
+
+    /// Has other limits.
+    pub const fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Makes tokens that live so long.
+    pub fn tokens(mut self, tokens: SealerConfig) -> Self {
+        self.tokens = tokens;
         self
     }
 

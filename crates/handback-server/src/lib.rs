@@ -5,15 +5,22 @@ mod config;
 mod connections;
 #[cfg(debug_assertions)]
 mod faults;
+pub mod file;
+pub mod identity;
 mod keys;
+mod limits;
 mod patient;
 mod quick;
 mod rewound;
 mod router;
 mod server;
+mod tls;
 
 pub use config::{DEFAULT_LISTEN, ServerConfig, StoreChoice};
 #[cfg(debug_assertions)]
 pub use faults::{BadKillPoint, KillPoint};
+pub use identity::{Identity, IdentityMode};
 pub use keys::KeyError;
-pub use server::{Server, StartError};
+pub use limits::Limits;
+pub use server::{Reload, Server, StartError};
+pub use tls::{TlsError, TlsFiles};

@@ -6,25 +6,24 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Gives what was read once more, then the rest.
 #[derive(Debug)]
-pub(crate) struct Rewound {
+pub(crate) struct Rewound<S> {
     first: Bytes,
-    stream: TcpStream,
+    stream: S,
     /// Given back when the connection ends, whatever it has become.
     _place: OwnedSemaphorePermit,
 }
 
-impl Rewound {
-    pub(crate) const fn new(first: Bytes, stream: TcpStream, place: OwnedSemaphorePermit) -> Self {
+impl<S> Rewound<S> {
+    pub(crate) const fn new(first: Bytes, stream: S, place: OwnedSemaphorePermit) -> Self {
         Self { first, stream, _place: place }
     }
 }
 
-impl AsyncRead for Rewound {
+impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -41,7 +40,7 @@ impl AsyncRead for Rewound {
     }
 }
 
-impl AsyncWrite for Rewound {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

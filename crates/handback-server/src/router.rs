@@ -3,12 +3,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use handback_identity::VerifiedPrincipal;
-use handback_stream::PublicKey;
+use handback_identity::{Permissions, VerifiedPrincipal};
+use handback_stream::{MAX_PAYLOAD_BYTES, PublicKey};
 use handback_surface::body::ReplyBody;
 use handback_surface::duplex::{self, DuplexRoutes};
 use handback_surface::guard::{Guard, Turned};
 use handback_surface::streams::{Mode, PREFIX, StreamRoutes};
+use http_body_util::Limited;
 use hyper::body::Body;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -18,6 +19,9 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
+use crate::identity::Identity;
+use crate::limits::Limits;
+
 /// Everything that answers.
 #[derive(Debug)]
 pub(crate) struct Router {
@@ -25,7 +29,15 @@ pub(crate) struct Router {
     pub(crate) streams: StreamRoutes,
     pub(crate) duplex: DuplexRoutes,
     pub(crate) keys: Vec<PublicKey>,
+    pub(crate) identity: std::sync::Arc<Identity>,
+    /// For the surfaces of tools.
+    #[expect(dead_code, reason = "the surfaces of tools ask it")]
+    pub(crate) permissions: Permissions,
+    pub(crate) limits: Limits,
 }
+
+/// Where receivers of webhooks find what to verify them with.
+const WEBHOOK_KEYS: &str = "/v1/stream/__ds/jwks.json";
 
 const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 
@@ -33,15 +45,13 @@ const REQUEST_HEADERS: &str = "content-type, authorization, if-none-match, idemp
      x-idempotency-key, x-idempotency-event-id, x-idempotent-encryption-key, stream-seq, \
      stream-ttl, stream-expires-at, stream-closed, stream-forked-from, stream-fork-offset, \
      stream-fork-sub-offset, producer-id, producer-epoch, producer-seq, producer-acquire, \
-     producer-ticket";
+     producer-ticket, stream-wake-token";
 
 const RESPONSE_HEADERS: &str = "etag, location, retry-after, stream-next-offset, stream-cursor, \
      stream-up-to-date, stream-closed, stream-ttl, stream-expires-at, stream-sse-data-encoding, \
+     www-authenticate, \
      producer-epoch, producer-seq, producer-expected-seq, producer-received-seq, \
      producer-ticket";
-
-/// Bytes of the headers of a request: many times what ours have together.
-const HEADER_BYTES_MAX: usize = 16 << 10;
 
 /// Seconds for which a preflight is good.
 const PREFLIGHT_S: u64 = 600;
@@ -59,20 +69,17 @@ impl Router {
         let named = request.uri().authority();
         let is_ours = named.is_none_or(|named| self.guard.is_ours(named.as_str()));
         let mut response = match self.guard.check(request.headers(), is_preflight) {
-            _ if header_bytes(request.headers()) > HEADER_BYTES_MAX => {
+            _ if header_bytes(request.headers()) > self.limits.header_bytes => {
                 let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-                error(
-                    status,
-                    "HEADERS",
-                    format!("the headers have more than {HEADER_BYTES_MAX} bytes"),
-                )
+                let most = self.limits.header_bytes;
+                error(status, "HEADERS", format!("the headers have more than {most} bytes"))
             }
             checked if checked == Err(Turned::Host) || !is_ours => {
                 error(StatusCode::MISDIRECTED_REQUEST, "HOST", Turned::Host)
             }
             Err(turned) => error(StatusCode::FORBIDDEN, "ORIGIN", turned),
             Ok(()) if is_preflight => preflight(),
-            Ok(()) => self.route(request).await,
+            Ok(()) => self.bounded(request).await,
         };
         let headers = response.headers_mut();
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -83,30 +90,69 @@ impl Router {
         response
     }
 
+    /// Lets no more of a body through than is allowed.
+    async fn bounded<B>(&self, request: Request<B>) -> Response<ReplyBody>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let most = self.limits.body_bytes;
+        if most >= MAX_PAYLOAD_BYTES {
+            // Every surface is content with less.
+            return self.route(request).await;
+        }
+        if usize::try_from(request.body().size_hint().lower()).is_ok_and(|bytes| bytes <= most) {
+            return self.route(request.map(|body| Limited::new(body, most))).await;
+        }
+        let text = format!("the body has more than {most} bytes");
+        error(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", text)
+    }
+
     async fn route<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let path = request.uri().path();
-        // Without identities, all callers are the same.
-        let principal = VerifiedPrincipal::unauthenticated();
-        if path.starts_with(PREFIX) {
-            return self.streams.handle(request, &principal).await;
+        if path == WEBHOOK_KEYS {
+            // Public keys have no owner.
+            return self.streams.handle(request, &VerifiedPrincipal::unauthenticated()).await;
         }
-        if path == duplex::PATH {
-            return self.duplex.handle(request, principal);
+        if path == duplex::PATH || path.starts_with(PREFIX) {
+            return self.for_callers(request).await;
         }
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         match path {
-            "/healthz" | "/readyz" | "/v1/keys" if !is_read => {
+            path if is_public(path) && !is_read => {
                 error(StatusCode::METHOD_NOT_ALLOWED, "METHOD", "this is to be read only")
             }
             "/healthz" => json_response(StatusCode::OK, &json!({"status": "ok"})),
             "/readyz" => self.ready(),
             "/v1/keys" => json_response(StatusCode::OK, &key_set(&self.keys)),
-            _ => error(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing here"),
+            path => match self.identity.metadata(path).filter(|_| is_read) {
+                Some(metadata) => json_response(StatusCode::OK, metadata),
+                None => error(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing here"),
+            },
         }
+    }
+
+    /// What belongs to somebody: first it is found out who asks.
+    async fn for_callers<B>(&self, request: Request<B>) -> Response<ReplyBody>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let caller = match self.identity.identify(request.headers()).await {
+            Ok(caller) => caller,
+            Err(refusal) => {
+                tracing::debug!(reason = refusal.reason(), "a caller was refused");
+                return self.identity.refused(refusal);
+            }
+        };
+        if request.uri().path() == duplex::PATH {
+            return self.duplex.handle(request, caller.principal().clone());
+        }
+        self.streams.handle(request, caller.principal()).await
     }
 
     fn ready(&self) -> Response<ReplyBody> {
@@ -120,6 +166,11 @@ impl Router {
             _ => json_response(StatusCode::OK, &json!({"mode": "other"})),
         }
     }
+}
+
+/// Whether a path is of something that everyone may read.
+fn is_public(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz" | "/v1/keys")
 }
 
 fn header_bytes(headers: &HeaderMap) -> usize {
@@ -167,7 +218,7 @@ fn json_response(status: StatusCode, value: &Value) -> Response<ReplyBody> {
     response
 }
 
-fn error(status: StatusCode, code: &str, message: impl ToString) -> Response<ReplyBody> {
+pub(crate) fn error(status: StatusCode, code: &str, message: impl ToString) -> Response<ReplyBody> {
     let said = json!({"error": {"code": code, "message": message.to_string()}});
     json_response(status, &said)
 }

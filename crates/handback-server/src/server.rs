@@ -14,13 +14,15 @@ use handback_surface::guard::Guard;
 use handback_surface::streams::{
     Clock, Mode, Settings, StreamRoutes, Streams, SubscriptionSettings, Targets,
 };
-use handback_token::{Sealer, SealerConfig, SealerError};
+use handback_token::{Sealer, SealerError};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::config::{ServerConfig, StoreChoice};
+use crate::identity::{Identity, IdentityError};
 use crate::keys::{self, KeyError, StoreKeys};
 use crate::router::Router;
+use crate::tls::{Tls, TlsError};
 use crate::{clock, connections};
 
 /// A server that listens.
@@ -32,6 +34,25 @@ pub struct Server {
     streams: Arc<Streams>,
     kv: Arc<dyn Kv>,
     key: PublicKey,
+    tls: Option<Arc<Tls>>,
+}
+
+/// Has a server read again what may have changed: the file of identities, the certificate.
+#[derive(Clone, Debug)]
+pub struct Reload {
+    identity: Arc<Identity>,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Reload {
+    /// Reads it again. What is no good does not take the place of what there is. Blocks for as long
+    /// as it takes to read two small files.
+    pub fn now(&self) {
+        self.identity.reload();
+        if let Some(tls) = &self.tls {
+            tls.reload();
+        }
+    }
 }
 
 /// Why a server does not start.
@@ -41,6 +62,15 @@ pub enum StartError {
     /// Without identities, only this machine may ask.
     #[error("without identities the server listens on loopback addresses only, not on {0}")]
     NotLoopback(SocketAddr),
+    /// Others than this machine reach it, and it knows no name by which they ask.
+    #[error("on {0}, which others reach, the server must know by which hosts it is asked for")]
+    NoHosts(SocketAddr),
+    /// Who calls.
+    #[error("cannot identify callers")]
+    Identity(#[from] IdentityError),
+    /// TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen {
@@ -71,9 +101,19 @@ impl Server {
     ///
     /// [`StartError`], before anything was answered.
     pub async fn start(config: ServerConfig) -> Result<Self, StartError> {
-        if !config.listen.ip().is_loopback() {
+        let is_loopback = config.listen.ip().is_loopback();
+        if !is_loopback && config.identity.is_none() {
             return Err(StartError::NotLoopback(config.listen));
         }
+        if !is_loopback && config.hosts.is_empty() {
+            return Err(StartError::NoHosts(config.listen));
+        }
+        if !is_loopback && config.tls.is_none() {
+            tracing::warn!("credentials come in without TLS: there should be a proxy in front");
+        }
+        let server_id = config.server_id.clone().unwrap_or_else(|| config.ring.id().to_string());
+        let identity = Arc::new(Identity::open(&config.identity, &server_id, clock(&config))?);
+        let tls = config.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
         let (log, kv, keys) = open(&config)?;
         let key = *keys.events.public();
         let signing = config.signing.then(|| Arc::clone(&keys.events));
@@ -100,10 +140,11 @@ impl Server {
             kv: Arc::clone(&kv),
             key: keys.webhooks,
             targets: Targets::Loopback,
-            base: format!("http://{address}"),
+            base: format!("{}://{address}", if tls.is_some() { "https" } else { "http" }),
         };
-        let sealer = Arc::new(Sealer::new(&config.ring, SealerConfig::default())?);
-        let settings_duplex = DuplexSettings::default();
+        let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
+        let mut settings_duplex = DuplexSettings::default();
+        settings_duplex.resume_ttl = Duration::from_secs(config.tokens.resume_ttl_s.into());
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
         let routes = StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(sealer);
         let router = Router {
@@ -111,8 +152,11 @@ impl Server {
             streams: routes.with_subscriptions(subscriptions).map_err(RecoverError::Read)?,
             duplex,
             keys: if config.signing { vec![key] } else { Vec::new() },
+            identity,
+            permissions: config.permissions,
+            limits: config.limits,
         };
-        Ok(Self { listener, address, router: Arc::new(router), streams, kv, key })
+        Ok(Self { listener, address, router: Arc::new(router), streams, kv, key, tls })
     }
 
     /// Where it listens.
@@ -127,10 +171,24 @@ impl Server {
         &self.key
     }
 
+    /// Whether it speaks TLS.
+    #[must_use]
+    pub const fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What has it read again what may have changed.
+    #[must_use]
+    pub fn reload(&self) -> Reload {
+        Reload { identity: Arc::clone(&self.router.identity), tls: self.tls.clone() }
+    }
+
     /// Answers until `stop` says so, then ends what is under way.
     pub async fn run(self, stop: watch::Receiver<bool>) {
         let sweeper = tokio::spawn(sweep(self.kv, Arc::clone(&self.streams)));
-        connections::serve(self.listener, Arc::clone(&self.router), stop).await;
+        let keeper = tokio::spawn(Arc::clone(&self.router.identity).keep());
+        connections::serve(self.listener, Arc::clone(&self.router), self.tls, stop).await;
+        keeper.abort();
         if tokio::time::timeout(DUPLEX_DRAIN_TIME, self.router.duplex.drained()).await.is_err() {
             tracing::warn!("duplex connections were cut that did not end in time");
         }

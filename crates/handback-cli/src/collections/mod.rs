@@ -74,6 +74,11 @@ pub(crate) fn run(args: &CollectionsArgs, output: Output) -> Result<Exit, Failur
     Ok(Exit::OK)
 }
 
+/// Checks what a configuration says of a collection, without opening it.
+pub(crate) fn check(name: &str, source: &str) -> Result<(), String> {
+    spec::parse(&format!("{name}={source}")).map(drop)
+}
+
 /// An engine over the collections of a command, with its shelf in the data directory.
 pub(crate) fn engine(
     args: &CollectionArgs,

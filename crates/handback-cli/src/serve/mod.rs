@@ -5,10 +5,10 @@ mod log;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
-use handback_server::{DEFAULT_LISTEN, Server, ServerConfig, StartError};
+use handback_server::file::{Host, Origin, Parsed, Settings, Within};
+use handback_server::{Reload, Server, ServerConfig, StartError};
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -18,20 +18,26 @@ use crate::args::RingArgs;
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::{config, rings};
+use crate::{config, config_file, rings};
 
 /// Run the server: durable streams on this machine
 ///
-/// Listens until it is interrupted, then ends what is under way. What it acknowledged is on the
+/// Listens until it is interrupted, then ends what is under way. On SIGHUP it reads its certificate
+/// and the identities of callers again. What it acknowledged is on the
 /// disk, encrypted under a key that the key ring wraps.
 ///
 /// With --output json it prints one line when it listens, with the members address, url, data and
 /// key (the id of the key that signs its events). Warnings are lines on stderr.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value_t = DEFAULT_LISTEN)]
-    listen: SocketAddr,
+    /// The configuration [default: HANDBACK_CONFIG, or handback.toml in the data directory]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Where to listen; port 0 takes a free one [default: HANDBACK_LISTEN, the configuration, or
+    /// 127.0.0.1:8420]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
 
     /// The data directory [default: as for all commands]
     #[arg(long, value_name = "DIR", conflicts_with = "memory")]
@@ -45,21 +51,55 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     no_signing: bool,
 
-    /// How long a long poll waits, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 15_000,
-          value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    long_poll_ms: u64,
+    /// How long a long poll waits, in milliseconds [default: 15000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    long_poll_ms: Option<u32>,
 
     /// An origin whose pages may ask, such as `https://app.example`; may be repeated
     #[arg(long, value_name = "ORIGIN")]
-    allow_origin: Vec<String>,
+    allow_origin: Vec<Origin>,
 
     /// Another name and port under which this server is asked; may be repeated
     #[arg(long, value_name = "HOST")]
-    allow_host: Vec<String>,
+    allow_host: Vec<Host>,
 
     #[command(flatten)]
     ring: RingArgs,
+}
+
+impl ServeArgs {
+    /// What the flags say counts more than what was found.
+    fn over(&self, mut settings: Settings) -> Settings {
+        if let Some(listen) = self.listen {
+            settings.listen = listen;
+        }
+        if let Some(folder) = &self.data {
+            settings.data = Some(folder.clone());
+            settings.memory = false;
+        }
+        if self.memory {
+            settings.data = None;
+            settings.memory = true;
+        }
+        if self.no_signing {
+            settings.signing = false;
+        }
+        if let Some(time) = self.long_poll_ms.and_then(Within::new) {
+            settings.long_poll_ms = time;
+        }
+        settings.origins.extend(self.allow_origin.iter().cloned().map(Parsed::from));
+        settings.hosts.extend(self.allow_host.iter().cloned().map(Parsed::from));
+        settings
+    }
+
+    /// Where the key ring is: the file's word counts only where nobody else says anything.
+    fn ring(&self, settings: &Settings) -> RingArgs {
+        let mut ring = self.ring.clone();
+        if ring.keys.is_none() && rings::overriding_variable().is_none() {
+            ring.keys.clone_from(&settings.keys);
+        }
+        ring
+    }
 }
 
 /// What is told when the server listens.
@@ -72,26 +112,18 @@ struct Listening {
 }
 
 pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
-    let ring = rings::find_or_make_in(&args.ring, args.data.as_deref(), output)?.ring;
-    let data = match (&args.data, args.memory) {
+    let (settings, _) = config_file::find(args.config.as_deref(), args.data.as_deref())?;
+    let settings = args.over(settings);
+    config_file::check(&settings).map_err(hinted)?;
+    let ring =
+        rings::find_or_make_in(&args.ring(&settings), settings.data.as_deref(), output)?.ring;
+    let data = match (&settings.data, settings.memory) {
         (_, true) => None,
         (Some(folder), false) => Some(folder.clone()),
         (None, false) => Some(config::data_directory()?),
     };
-    let mut config = match &data {
-        Some(folder) => ServerConfig::new(ring, folder.clone()),
-        None => ServerConfig::in_memory(ring),
-    };
-    config = config
-        .listen(args.listen)
-        .signing(!args.no_signing)
-        .long_poll(Duration::from_millis(args.long_poll_ms));
-    for origin in &args.allow_origin {
-        config = config.origin(origin);
-    }
-    for host in &args.allow_host {
-        config = config.host(host);
-    }
+    #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "only tests change it"))]
+    let mut config = settings.server_config(ring, data.clone())?;
     #[cfg(debug_assertions)]
     {
         config = config::faults(config);
@@ -111,7 +143,8 @@ async fn serve(
     let _log = Log::start();
     let _kept = outlive_file_limits()?;
     let server = Server::start(config).await.map_err(failure)?;
-    let url = format!("http://{}", server.address());
+    let scheme = if server.is_tls() { "https" } else { "http" };
+    let url = format!("{scheme}://{}", server.address());
     let listening = Listening {
         address: server.address().to_string(),
         url,
@@ -120,12 +153,27 @@ async fn serve(
     };
     output.answer(&listening)?;
     let (stop, stopped) = watch::channel(false);
+    let reloads = tokio::spawn(reload(server.reload(), hangup()?));
     let run = tokio::spawn(server.run(stopped));
     interrupted().await?;
     output.note("note", "stopping: ending what is under way");
     let _ = stop.send(true);
     let _ = run.await;
+    reloads.abort();
     Ok(Exit::OK)
+}
+
+/// Reads again what may have changed, whenever someone wants that.
+async fn reload(reload: Reload, mut wanted: Signal) {
+    while wanted.recv().await.is_some() {
+        let reload = reload.clone();
+        let _ = tokio::task::spawn_blocking(move || reload.now()).await;
+    }
+}
+
+fn hangup() -> Result<Signal, Failure> {
+    signal(SignalKind::hangup())
+        .map_err(|error| Failure::new(error).about("cannot listen for signals".to_owned()))
 }
 
 impl fmt::Display for Listening {
@@ -169,11 +217,20 @@ async fn interrupted() -> Result<(), Failure> {
     Ok(())
 }
 
+const NOT_LOOPBACK: &str = "identify callers ([identity] in the configuration), put a proxy that \
+                            knows its callers in front, or listen on 127.0.0.1";
+
+/// What keys that do not go together are about.
+fn hinted(failure: Failure) -> Failure {
+    match failure.message().starts_with("listen: ") {
+        true => failure.hint(NOT_LOOPBACK),
+        false => failure,
+    }
+}
+
 fn failure(error: StartError) -> Failure {
     let hint = match &error {
-        StartError::NotLoopback(_) => {
-            Some("put a proxy that knows its callers in front, or listen on 127.0.0.1")
-        }
+        StartError::NotLoopback(_) => Some(NOT_LOOPBACK),
         StartError::Listen { .. } => Some("another server may be running; --listen takes another"),
         StartError::Keys(_) => Some("--keys names the ring that the data directory was made with"),
         _ => None,

@@ -33,6 +33,13 @@ fn every_command_explains_itself() {
     check_help("help_stream_send", "stream send --help");
     check_help("help_stream_resume", "stream resume --help");
     check_help("help_stream_verify", "stream verify --help");
+    check_help("help_identity", "identity --help");
+    check_help("help_identity_add", "identity add --help");
+    check_help("help_identity_list", "identity list --help");
+    check_help("help_identity_remove", "identity remove --help");
+    check_help("help_config", "config --help");
+    check_help("help_config_default", "config default --help");
+    check_help("help_config_check", "config check --help");
     check_help("help_serve", "serve --help");
     check_help("help_query", "query --help");
     check_help("help_collections", "collections --help");

@@ -7,9 +7,11 @@
 )]
 
 mod config;
+mod config_file;
 mod context;
 mod duplex;
 mod help;
+mod identity;
 mod keys;
 mod pipes;
 mod query;

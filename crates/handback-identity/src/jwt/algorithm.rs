@@ -90,6 +90,26 @@ impl Algorithm {
     }
 }
 
+/// A name that is no algorithm's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("it is not an algorithm with a public key")]
+#[non_exhaustive]
+pub struct UnknownAlgorithm;
+
+impl std::str::FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
+        Self::from_name(name).ok_or(UnknownAlgorithm)
+    }
+}
+
+impl std::fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// What a public key is: its type, and its curve if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyKind {

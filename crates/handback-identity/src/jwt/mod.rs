@@ -51,7 +51,7 @@ mod scopes;
 mod validator;
 mod wire;
 
-pub use algorithm::Algorithm;
+pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use error::JwtError;
 pub use keys::{KeySet, KeySetError, MAX_KEY_SET_BYTES, MAX_KEYS};
 pub use policy::{

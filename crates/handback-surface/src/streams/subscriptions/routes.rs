@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use handback_stream::Offset;
 use hyper::body::Body;
-use hyper::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -22,6 +24,9 @@ pub(crate) const CONTROL: &str = "__ds/";
 
 /// Bytes of a subscription's id.
 const MAX_ID_BYTES: usize = 256;
+
+/// The token of a wake, where `Authorization` has the credential of the caller.
+const WAKE_TOKEN: HeaderName = HeaderName::from_static("stream-wake-token");
 
 type Answered = Result<Response<ReplyBody>, Box<Response<ReplyBody>>>;
 
@@ -340,11 +345,11 @@ fn check(
     asked: &Value,
     headers: &HeaderMap,
 ) -> Result<(), Box<Response<ReplyBody>>> {
-    let token = headers
-        .get(AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "))
-        .unwrap_or_default();
+    // Where callers have credentials of their own, these are in the header of the protocol.
+    let own = headers.get(WAKE_TOKEN).and_then(|value| value.to_str().ok());
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = bearer.and_then(|value| value.strip_prefix("Bearer "));
+    let token = own.or(bearer).unwrap_or_default();
     let wake_id = asked.get("wake_id").and_then(Value::as_str);
     let generation = asked.get("generation").and_then(Value::as_u64);
     let (Some(wake_id), Some(generation)) = (wake_id, generation) else {

@@ -1,0 +1,226 @@
+use super::*;
+
+fn parse(text: &str) -> Result<Settings, FileError> {
+    Settings::parse(text, Path::new("/etc/handback"))
+}
+
+#[track_caller]
+fn check_refused(text: &str, expected: &str) {
+    let said = match parse(text).and_then(|settings| settings.check().map(|()| settings)) {
+        Ok(_) => "nothing".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    assert_eq!(said, expected, "{text}");
+}
+
+#[test]
+fn the_default_file_changes_nothing() {
+    assert_eq!(parse(DEFAULT_TEXT).unwrap(), Settings::default());
+    assert_eq!(parse("").unwrap(), Settings::default());
+    Settings::default().check().unwrap();
+}
+
+/// Every value in the default file is the default, unless the text before it says that there is
+/// none.
+#[test]
+fn the_default_file_tells_of_every_key() {
+    let set = parse(&known::all_set()).unwrap();
+    set.check().unwrap();
+    let names = |settings: &Settings| {
+        let mut names = Vec::new();
+        let table = toml::Table::try_from(settings).unwrap();
+        flatten(&toml::Value::Table(table), "", &mut names);
+        names
+    };
+    let known = known::keys();
+    for name in names(&set) {
+        assert!(known.contains(&name), "{name} is not in the default file");
+    }
+    // What has a default has that one in the file.
+    let default = Settings::default();
+    assert_eq!(
+        (set.listen, set.signing, set.memory),
+        (default.listen, default.signing, default.memory)
+    );
+    assert_eq!(set.limits, default.limits);
+    assert_eq!(
+        (set.tokens.cursor_ttl_s, set.tokens.state_ttl_s, set.tokens.resume_ttl_s),
+        (default.tokens.cursor_ttl_s, default.tokens.state_ttl_s, default.tokens.resume_ttl_s)
+    );
+    assert_eq!(set.tokens().resume_ttl_s, handback_token::SealerConfig::default().resume_ttl_s);
+    assert_eq!(set.limits(), crate::Limits::default());
+    assert_eq!(set.identity.oidc.algorithms, default.identity.oidc.algorithms);
+    assert_eq!(set.identity.oidc.skew_s, default.identity.oidc.skew_s);
+    assert_eq!(set.identity.oidc.refresh_s, default.identity.oidc.refresh_s);
+    assert_eq!(set.identity.oidc.min_refresh_s, default.identity.oidc.min_refresh_s);
+    assert_eq!(set.identity.mode, default.identity.mode);
+    assert_eq!(set.mcp, default.mcp);
+    assert_eq!(
+        (set.pages.default_size, set.pages.max_size),
+        (default.pages.default_size, default.pages.max_size)
+    );
+    assert_eq!(set.long_poll_ms, default.long_poll_ms);
+}
+
+fn flatten(value: &toml::Value, path: &str, names: &mut Vec<String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (name, value) in table {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                flatten(value, &path, names);
+            }
+        }
+        toml::Value::Array(values) if values.iter().any(toml::Value::is_table) => {
+            values.iter().for_each(|value| flatten(value, path, names));
+        }
+        _ => names.push(path.to_owned()),
+    }
+}
+
+#[test]
+fn an_unknown_key_is_an_error_with_a_hint() {
+    let unknown = |text: &str| {
+        let error = parse(text).unwrap_err();
+        (error.to_string(), error.hint().unwrap())
+    };
+    let (said, hint) = unknown("lisen = \"127.0.0.1:1\"");
+    assert_eq!(said, "the key lisen is not known");
+    assert_eq!(hint, "perhaps listen was meant");
+    assert_eq!(unknown("[limits]\nbody_byte = 1").1, "perhaps limits.body_bytes was meant");
+    assert_eq!(unknown("issuer = \"x\"").1, "perhaps identity.oidc.issuer was meant");
+    assert_eq!(
+        unknown("[[permissions.rules]]\nalow = [\"a\"]"),
+        (
+            "the key permissions.rules.0.alow is not known".to_owned(),
+            "perhaps permissions.rules.allow was meant".to_owned()
+        )
+    );
+    assert_eq!(unknown("zzzzzzzzzzzz = 1").1, "`handback config default` shows every key");
+    let (said, _) = unknown("lisen = 1\nmemry = true");
+    assert_eq!(said, "the keys lisen, memry are not known");
+}
+
+#[test]
+fn a_value_that_makes_no_sense_is_told_with_its_key_and_line() {
+    check_refused("\nlisten = \"nowhere\"", "line 2: listen: invalid socket address syntax");
+    check_refused(
+        "[limits]\njson_depth = 0",
+        "line 2: limits.json_depth: it must be from 1 to 128",
+    );
+    check_refused(
+        "[limits]\njson_depth = -1",
+        "line 2: limits.json_depth: it must be from 1 to 128",
+    );
+    check_refused(
+        "origins = [\"app.example\"]",
+        "line 1: origins[0]: an origin is a scheme and a host, such as https://app.example",
+    );
+    check_refused(
+        "hosts = [\"a/b\"]",
+        "line 1: hosts[0]: a host is a name and perhaps a port, such as tools.example:8443",
+    );
+    check_refused(
+        "[identity.oidc]\nalgorithms = [\"HS256\"]",
+        "line 2: identity.oidc.algorithms[0]: it is not an algorithm with a public key",
+    );
+    check_refused(
+        "[identity.oidc]\nresource = \"http://tools.example\"",
+        "line 2: identity.oidc.resource: it must be HTTPS: plain HTTP is for loopback addresses only",
+    );
+    check_refused(
+        "[[permissions.rules]]\nallow = [\"\"]",
+        "line 2: permissions.rules[0].allow[0]: the pattern is empty",
+    );
+    check_refused(
+        "[[permissions.rules]]\nscopes = [\"a b\"]",
+        "line 2: permissions.rules[0].scopes[0]: it is not a scope",
+    );
+}
+
+#[test]
+fn keys_that_do_not_go_together_are_refused() {
+    check_refused("[tls]\nkey = \"k\"", "tls.certificate: a key needs its certificate");
+    check_refused("[tls]\ncertificate = \"c\"", "tls.key: a certificate needs its key");
+    check_refused("[identity]\nmode = \"static\"", "identity.static.file: mode static needs it");
+    check_refused("[identity]\nmode = \"oidc\"", "identity.oidc.issuer: mode oidc needs it");
+    let oidc = "[identity]\nmode = \"oidc\"\n[identity.oidc]\nresource = \"https://t.example\"\n";
+    check_refused(
+        &format!("{oidc}issuer = \"http://id.example\""),
+        "identity.oidc.issuer: it must be HTTPS: plain HTTP is for loopback addresses only",
+    );
+    check_refused(
+        &format!("{oidc}issuer = \"https://id.example\"\nalgorithms = []"),
+        "identity.oidc: no algorithm is allowed",
+    );
+    check_refused(&format!("{oidc}issuer = \"https://id.example\""), "nothing");
+    check_refused(
+        "memory = true\ndata = \"d\"",
+        "memory: what is kept in memory has no data directory",
+    );
+    check_refused(
+        "listen = \"0.0.0.0:1\"",
+        "listen: without identities the server listens on loopback addresses only",
+    );
+    check_refused(
+        &format!("listen = \"0.0.0.0:1\"\n{oidc}issuer = \"https://id.example\""),
+        "hosts: others reach this address: name the hosts by which they ask",
+    );
+    check_refused(
+        "[[permissions.rules]]\nsubjects = [\"a\"]",
+        "permissions.rules: a rule has tools to allow or to deny",
+    );
+    check_refused("[pages]\ndefault_size = 200", "pages.default_size: it is larger than max_size");
+    check_refused("[pages.presets.x]\nsize = 200", "pages.presets: a size is larger than max_size");
+}
+
+#[test]
+fn paths_are_relative_to_the_file() {
+    let settings = parse(
+        "data = \"d\"\nkeys = \"/k\"\n[collections]\na = \"sqlite:shop.db#orders\"\n\
+        b = \"csv:/x.csv\"\nc = \"postgres://u:secret@h/d#t\"",
+    )
+    .unwrap();
+    assert_eq!(settings.data.as_deref(), Some(Path::new("/etc/handback/d")));
+    assert_eq!(settings.keys.as_deref(), Some(Path::new("/k")));
+    assert_eq!(settings.collections["a"].as_str(), "sqlite:/etc/handback/shop.db#orders");
+    assert_eq!(settings.collections["b"].as_str(), "csv:/x.csv");
+    assert_eq!(settings.collections["c"].as_str(), "postgres://u:secret@h/d#t");
+}
+
+#[test]
+fn passwords_are_neither_shown_nor_told() {
+    let text = "[collections]\nc = \"postgres://u:secret@h/d#t\"\n";
+    let settings = parse(text).unwrap();
+    let shown = format!("{settings:?}{}", toml::to_string(&settings).unwrap());
+    assert!(!shown.contains("secret") && shown.contains("postgres://…#t"), "{shown}");
+    for wrong in
+        ["c = [\"postgres://u:secret@h/d#t\"]", "c = \"postgres://u:secret@h", "c = {\"secret\"}"]
+    {
+        let error = parse(&format!("[collections]\n{wrong}\n")).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_shown_can_be_read_again() {
+    let settings = parse(&known::all_set()).unwrap();
+    let shown = toml::to_string(&settings).unwrap();
+    assert_eq!(parse(&shown).unwrap(), settings);
+}
+
+#[test]
+fn a_file_that_is_too_large_is_not_read() {
+    assert_eq!(parse(&"#".repeat(MAX_FILE_BYTES + 1)).unwrap_err(), FileError::TooLarge);
+}
+
+#[test]
+fn rules_become_permissions() {
+    let settings =
+        parse("[[permissions.rules]]\nallow = [\"shop.*\"]\ndeny = [\"*.delete\"]\n").unwrap();
+    let permissions = settings.permissions().unwrap();
+    let caller = handback_identity::Caller::unauthenticated();
+    let none: [&str; 0] = [];
+    assert!(permissions.allows(&caller, "shop.list", &none));
+    assert!(!permissions.allows(&caller, "shop.delete", &none));
+    assert!(!permissions.allows(&caller, "bank.list", &none));
+}

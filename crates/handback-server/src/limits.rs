@@ -1,0 +1,49 @@
+//! What one caller, or all of them, can take of the server.
+
+use std::time::Duration;
+
+/// Limits of a server. [`Limits::default`] is what suits most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal with `..Default::default()`")]
+pub struct Limits {
+    /// Bytes of the body of a request.
+    pub body_bytes: usize,
+    /// Bytes of the headers of a request.
+    pub header_bytes: usize,
+    /// Connections at a time, if the system allows so many files.
+    pub connections: usize,
+    /// Calls of tools that one caller may have in flight.
+    pub calls_per_caller: usize,
+    /// How long a call of a tool may take.
+    pub call_time: Duration,
+    /// How deep JSON may be nested.
+    pub json_depth: usize,
+}
+
+impl Limits {
+    /// Bytes of a body: room for a large document.
+    pub const BODY_BYTES: usize = 4 << 20;
+    /// Bytes of headers: many times what ours have together, and the longest access token.
+    pub const HEADER_BYTES: usize = 16 << 10;
+    /// Connections: more than one machine serves well.
+    pub const CONNECTIONS: usize = 10_000;
+    /// Calls in flight: an agent that works on many things at once.
+    pub const CALLS_PER_CALLER: usize = 64;
+    /// How long a call may take: longer work has a task of its own.
+    pub const CALL_TIME: Duration = Duration::from_secs(120);
+    /// How deep JSON may be nested: real documents have a third of it.
+    pub const JSON_DEPTH: usize = 32;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: Self::BODY_BYTES,
+            header_bytes: Self::HEADER_BYTES,
+            connections: Self::CONNECTIONS,
+            calls_per_caller: Self::CALLS_PER_CALLER,
+            call_time: Self::CALL_TIME,
+            json_depth: Self::JSON_DEPTH,
+        }
+    }
+}
