@@ -8,6 +8,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use handback_identity::VerifiedPrincipal;
@@ -27,6 +28,7 @@ use crate::Clock;
 use crate::bounds::{self, BodyError, MAX_BODY_BYTES};
 use crate::era::{self, Envelope, Era};
 use crate::events::{EVENT_LIFE_MS, Events};
+use crate::late;
 use crate::seal::EventIds;
 use crate::sessions::{Lives, Sessions};
 use crate::sse::WithIds;
@@ -78,6 +80,8 @@ pub struct FrontOptions {
     pub lives: Lives,
     /// How many sessions may be in memory at once; beyond them, none begins.
     pub sessions_max: usize,
+    /// How long a connection may be silent.
+    pub keep_alive: Duration,
 }
 
 impl Default for FrontOptions {
@@ -88,30 +92,28 @@ impl Default for FrontOptions {
             origins: loopback.map(|host| format!("http://{host}:*")).to_vec(),
             lives: Lives::default(),
             sessions_max: 10_000,
+            keep_alive: Duration::from_secs(15),
         }
     }
 }
 
 /// MCP over HTTP, in both eras. Clones are the same server.
-pub struct Front<H> {
+pub struct Front<H>(Arc<Inner<H>>);
+
+struct Inner<H> {
     modern: StreamableHttpService<H, NeverSessionManager>,
     legacy: StreamableHttpService<H, LocalSessionManager>,
+    /// The sessions that are in memory.
     live: Arc<LocalSessionManager>,
     sessions: Sessions,
     ids: EventIds,
     sessions_max: usize,
+    keep_alive: Duration,
 }
 
 impl<H> Clone for Front<H> {
     fn clone(&self) -> Self {
-        Self {
-            modern: self.modern.clone(),
-            legacy: self.legacy.clone(),
-            live: Arc::clone(&self.live),
-            sessions: self.sessions.clone(),
-            ids: self.ids.clone(),
-            sessions_max: self.sessions_max,
-        }
+        Self(Arc::clone(&self.0))
     }
 }
 
@@ -134,9 +136,10 @@ impl<H: ServerHandler> Front<H> {
         let sessions = Sessions::new(Arc::clone(&kv), Arc::clone(&clock), options.lives);
         let events = Events::new(kv, Arc::clone(&clock), EVENT_LIFE_MS);
         let mut config = StreamableHttpServerConfig::default()
-            .with_allowed_hosts(options.hosts)
-            .with_allowed_origins(options.origins)
+            .with_allowed_hosts(options.hosts.clone())
+            .with_allowed_origins(options.origins.clone())
             .enforce_origin_validation()
+            .with_sse_keep_alive(Some(options.keep_alive))
             .with_max_request_body_bytes(MAX_BODY_BYTES);
         let modern = {
             let config = config.clone().with_legacy_session_mode(false);
@@ -148,7 +151,8 @@ impl<H: ServerHandler> Front<H> {
         let live = Arc::new(LocalSessionManager::default().with_event_store(Arc::new(events)));
         let legacy = StreamableHttpService::new(move || Ok(handler()), Arc::clone(&live), config);
         let ids = EventIds::new(sealer, clock);
-        Self { modern, legacy, live, sessions, ids, sessions_max: options.sessions_max }
+        let FrontOptions { sessions_max, keep_alive, .. } = options;
+        Self(Arc::new(Inner { modern, legacy, live, sessions, ids, sessions_max, keep_alive }))
     }
 
     /// Answers a request of a caller. Handlers find the caller among the extensions of the request's
@@ -168,14 +172,20 @@ impl<H: ServerHandler> Front<H> {
         };
         let request = Request::from_parts(parts, Full::new(body));
         let reply = match era {
-            Era::Modern => self.modern.handle(request).await,
-            Era::Legacy => match self.legacy(request, caller).await {
+            Era::Modern => {
+                let modern = self.0.modern.clone();
+                let answer = async move { modern.handle(request).await };
+                late::within(self.0.keep_alive, answer).await
+            }
+            Era::Legacy => match self.0.legacy(request, caller).await {
                 Ok(reply) | Err(reply) => *reply,
             },
         };
         without_inside(reply)
     }
+}
 
+impl<H: ServerHandler> Inner<H> {
     /// A request of the old era, from its owner's check to the ids in its answer.
     async fn legacy(
         &self,
@@ -269,9 +279,7 @@ impl<H: ServerHandler> Front<H> {
     }
 
     fn with_sealed_ids(&self, reply: Reply, owner: VerifiedPrincipal, session: String) -> Reply {
-        let content = reply.headers().get(header::CONTENT_TYPE);
-        let is_stream = content.is_some_and(|content| content.as_bytes().starts_with(EVENT_STREAM));
-        if !is_stream {
+        if !late::is_stream(&reply) {
             return reply;
         }
         let ids = self.ids.clone();
@@ -282,8 +290,6 @@ impl<H: ServerHandler> Front<H> {
         reply.map(|body| WithIds::new(body, Box::new(replace)).boxed())
     }
 }
-
-const EVENT_STREAM: &[u8] = b"text/event-stream";
 
 /// Takes in the body of a message.
 async fn take<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, Box<Reply>> {

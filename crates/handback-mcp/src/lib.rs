@@ -19,6 +19,7 @@
 //! | [`sessions`] | who owns a session; rmcp's `SessionStore` |
 //! | [`events`] | what a session has sent; rmcp's `EventStore` |
 //! | `seal`, `sse` | ids of events, as tokens of their owner |
+//! | `late` | keeps the connection up until rmcp says the first thing |
 //! | [`front`] | all of it in order |
 //!
 //! # Security
@@ -31,6 +32,7 @@ pub mod bounds;
 pub mod era;
 pub mod events;
 pub mod front;
+mod late;
 mod seal;
 pub mod sessions;
 mod sse;

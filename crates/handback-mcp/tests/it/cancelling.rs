@@ -40,6 +40,21 @@ async fn hanging_up_in_the_middle_cancels() {
 }
 
 #[tokio::test]
+async fn a_silent_call_keeps_its_connection_and_can_still_be_left() {
+    let world = World::new().await;
+    let ask = || world.post(ALICE, &modern_call("wait", None)).modern("tools/call", "wait");
+    let mut open = ask().open().await;
+    assert_eq!(open.response.status(), StatusCode::OK);
+    open.until(":\n\n:\n\n").await;
+    world.seen.go.notify_one();
+    open.until(r#""text":"waited""#).await;
+    let mut open = ask().open().await;
+    open.until(":\n\n").await;
+    open.hang_up();
+    Seen::reaches(&world.seen.cancelled, 1).await;
+}
+
+#[tokio::test]
 async fn sessions_mean_nothing_here() {
     let world = World::new().await;
     let ask = world.post(ALICE, &modern_call("whoami", None)).modern("tools/call", "whoami");

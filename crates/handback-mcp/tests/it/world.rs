@@ -26,6 +26,9 @@ use crate::handler::{Handler, Seen};
 
 const START: u64 = 1_900_000_000_000;
 
+/// Far shorter than for users.
+const KEEP_ALIVE: Duration = Duration::from_millis(300);
+
 /// How callers say who they are here: a number.
 pub(crate) const USER: &str = "x-user";
 
@@ -64,7 +67,8 @@ impl World {
     async fn on(stores: Stores, time: Arc<AtomicU64>) -> Self {
         let handler = Handler::default();
         let seen = Arc::clone(&handler.seen);
-        let front = Front::new(move || handler.clone(), stores.clone(), FrontOptions::default());
+        let options = FrontOptions { keep_alive: KEEP_ALIVE, ..FrontOptions::default() };
+        let front = Front::new(move || handler.clone(), stores.clone(), options);
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("mcp.sock");
         let unix = UnixListener::bind(&socket).unwrap();
