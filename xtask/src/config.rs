@@ -63,8 +63,8 @@ impl Config {
 
     /// The folder of the npm packages that a folder of the checkout asks for, `interop/NAME`.
     pub(crate) fn npm(&self, package: &str) -> PathBuf {
-        let name = Path::new(package).file_name();
-        self.cache.join(name.unwrap_or(package.as_ref()))
+        let name = package.rsplit_once('/').map_or(package, |(_, name)| name);
+        self.cache.join(name)
     }
 
     /// The virtual environment of the scripts in `vectors/`.

@@ -24,8 +24,12 @@ pub(crate) const PACKAGE: &str = "interop/mcp-conformance";
 
 const COMMAND: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 
-/// The server on plain rmcp: if the suite fails here, the suite or the fixture is to blame.
+/// The program that is all of the servers.
 const FIXTURE: &str = "mcp-fixture";
+
+/// The servers and their arguments. On plain rmcp first: if the suite fails there, the suite or the
+/// fixture is to blame.
+const SERVERS: [(&str, &[&str]); 2] = [("rmcp", &[]), ("front", &["front"])];
 
 /// Several times what the slowest known server takes for a revision.
 const SECONDS_MAX: &str = "300";
@@ -51,11 +55,16 @@ pub(crate) fn check(shell: &Shell, tally: &mut Tally) -> Result<()> {
         return run_suite(shell, "named", url, tally);
     }
     let program = build(shell, FIXTURE)?;
-    let server = Server::start(shell, FIXTURE, &program, |address, _| vec![address.to_string()])
+    for (label, how) in SERVERS {
+        let server = Server::start(shell, label, &program, |address, _| {
+            let how = how.iter().map(|arg| (*arg).to_owned());
+            std::iter::once(address.to_string()).chain(how).collect()
+        })
         .with_context(|| format!("failed to start `{FIXTURE}`"))?;
-    run_suite(shell, FIXTURE, &format!("http://{}/mcp", server.address()), tally)?;
-    if let Some(why) = server.ended() {
-        tally.fail(format!("mcp: {FIXTURE} did not survive the suite"), vec![why]);
+        run_suite(shell, label, &format!("http://{}/mcp", server.address()), tally)?;
+        if let Some(why) = server.ended() {
+            tally.fail(format!("mcp: {label} did not survive the suite"), vec![why]);
+        }
     }
     Ok(())
 }
