@@ -40,7 +40,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{Notify, mpsc};
 
 use crate::Clock;
-use crate::sessions::{blocking, store_error};
+use crate::sessions::blocking;
 
 /// How long an event is kept: as long as its sealed id is good by default.
 pub const EVENT_LIFE_MS: Millis = 15 * 60 * 1000;
@@ -149,7 +149,8 @@ impl Shared {
             match self.kv.write(&KvBatch { conditions, changes: vec![(key, change)] }, now) {
                 Ok(()) => return Ok(number),
                 Err(KvError::Unmet(_)) => {}
-                Err(error) => return Err(store_error(error)),
+                Err(KvError::Store(error)) => return Err(error),
+                Err(other) => return Err(StoreError::Unavailable(other.to_string())),
             }
         }
         Err(StoreError::Unavailable("no number is free".to_owned()))

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use handback_identity::VerifiedPrincipal;
 use handback_store::Kv;
+use handback_store::sessions::SessionOptions;
 use handback_token::{Outside, Sealer};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -30,7 +31,7 @@ use crate::era::{self, Envelope, Era};
 use crate::events::{EVENT_LIFE_MS, Events};
 use crate::late;
 use crate::seal::EventIds;
-use crate::sessions::{Lives, Sessions};
+use crate::sessions::OwnedSessions;
 use crate::sse::WithIds;
 
 /// The header with the id of a session.
@@ -76,9 +77,9 @@ pub struct FrontOptions {
     pub hosts: Vec<String>,
     /// Origins whose pages may ask, with a port or `:*`. Without any, no page may.
     pub origins: Vec<String>,
-    /// How long sessions live.
-    pub lives: Lives,
-    /// How many sessions may be in memory at once; beyond them, none begins.
+    /// How long sessions live, and how many one caller may have.
+    pub sessions: SessionOptions,
+    /// How many sessions of all callers may be in memory at once; beyond them, none begins.
     pub sessions_max: usize,
     /// How long a connection may be silent.
     pub keep_alive: Duration,
@@ -90,7 +91,7 @@ impl Default for FrontOptions {
         Self {
             hosts: loopback.map(str::to_owned).to_vec(),
             origins: loopback.map(|host| format!("http://{host}:*")).to_vec(),
-            lives: Lives::default(),
+            sessions: SessionOptions::default(),
             sessions_max: 10_000,
             keep_alive: Duration::from_secs(15),
         }
@@ -105,7 +106,7 @@ struct Inner<H> {
     legacy: StreamableHttpService<H, LocalSessionManager>,
     /// The sessions that are in memory.
     live: Arc<LocalSessionManager>,
-    sessions: Sessions,
+    sessions: OwnedSessions,
     ids: EventIds,
     sessions_max: usize,
     keep_alive: Duration,
@@ -133,7 +134,7 @@ impl<H: ServerHandler> Front<H> {
         options: FrontOptions,
     ) -> Self {
         let Stores { kv, sealer, clock } = stores;
-        let sessions = Sessions::new(Arc::clone(&kv), Arc::clone(&clock), options.lives);
+        let sessions = OwnedSessions::new(Arc::clone(&kv), Arc::clone(&clock), options.sessions);
         let events = Events::new(kv, Arc::clone(&clock), EVENT_LIFE_MS);
         let mut config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(options.hosts.clone())
@@ -202,7 +203,7 @@ impl<H: ServerHandler> Inner<H> {
         if may_begin && self.live.sessions.read().await.len() >= self.sessions_max {
             return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions"));
         }
-        let answered = Sessions::on_behalf_of(caller, self.legacy.handle(request)).await;
+        let answered = OwnedSessions::on_behalf_of(caller, self.legacy.handle(request)).await;
         let session = match session {
             Some(session) => Some(session),
             None => self.begun(&answered, caller).await?,

@@ -12,4 +12,5 @@ mod client;
 mod handler;
 mod owners;
 mod resuming;
+mod store;
 mod world;

@@ -89,10 +89,30 @@ async fn a_session_outlives_its_process_and_keeps_its_owner() {
 async fn a_session_ends_when_its_time_is_over() {
     let world = World::new().await;
     let session = world.begin(ALICE).await;
-    world.pass(50 * 60 * 1000);
-    assert_eq!(world.whoami(ALICE, &session).await.status, StatusCode::OK);
-    world.pass(59 * 60 * 1000);
-    assert_eq!(world.whoami(ALICE, &session).await.status, StatusCode::OK);
-    world.pass(61 * 60 * 1000);
+    for minutes in [20, 29] {
+        world.pass(minutes * 60 * 1000);
+        assert_eq!(world.whoami(ALICE, &session).await.status, StatusCode::OK);
+    }
+    world.pass(31 * 60 * 1000);
     assert_eq!(world.whoami(ALICE, &session).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn absent_is_not_unreachable() {
+    let world = World::new().await;
+    let session = world.begin(ALICE).await;
+    world.store_is_broken(true);
+    for answer in [
+        world.whoami(ALICE, &session).await,
+        world.whoami(BOB, &session).await,
+        world.get(ALICE).session(&session).send().await,
+        world.delete(ALICE).session(&session).send().await,
+        world.post(ALICE, &initialize()).send().await,
+    ] {
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(!answer.body.contains("secret"), "{answer:?}");
+        assert!(!answer.headers.contains_key("mcp-session-id"));
+    }
+    world.store_is_broken(false);
+    assert_eq!(world.whoami(ALICE, &session).await.status, StatusCode::OK);
 }

@@ -4,13 +4,12 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use handback_identity::{UnixPeers, VerifiedPrincipal};
 use handback_mcp::{Clock, Front, FrontOptions, Stores};
-use handback_store::{Kv, MemoryStore};
 use handback_token::{KeyRing, Sealer, SealerConfig, UnixTime, ring};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -23,6 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 use crate::handler::{Handler, Seen};
+use crate::store::Breakable;
 
 const START: u64 = 1_900_000_000_000;
 
@@ -38,6 +38,7 @@ pub(crate) struct World {
     pub(crate) seen: Arc<Seen>,
     stores: Stores,
     time: Arc<AtomicU64>,
+    is_broken: Arc<AtomicBool>,
     _dir: tempfile::TempDir,
 }
 
@@ -51,20 +52,27 @@ impl World {
         let now = UnixTime::from_secs(START / 1000);
         let ring = KeyRing::generate(&mut rand::rng(), ring::Mode::Sealed, now);
         let sealer = Arc::new(Sealer::new(&ring, SealerConfig::default()).unwrap());
-        let kv: Arc<dyn Kv> = Arc::new(MemoryStore::new());
-        Self::on(Stores { kv, sealer, clock }, time).await
+        let kv = Breakable::default();
+        let is_broken = Arc::clone(&kv.is_broken);
+        Self::on(Stores { kv: Arc::new(kv), sealer, clock }, time, is_broken).await
     }
 
     /// Another process on the same store.
     pub(crate) async fn again(&self) -> Self {
-        Self::on(self.stores.clone(), Arc::clone(&self.time)).await
+        let (time, is_broken) = (Arc::clone(&self.time), Arc::clone(&self.is_broken));
+        Self::on(self.stores.clone(), time, is_broken).await
+    }
+
+    /// Takes the store away, or gives it back.
+    pub(crate) fn store_is_broken(&self, is_broken: bool) {
+        self.is_broken.store(is_broken, Ordering::SeqCst);
     }
 
     pub(crate) fn pass(&self, millis: u64) {
         self.time.fetch_add(millis, Ordering::SeqCst);
     }
 
-    async fn on(stores: Stores, time: Arc<AtomicU64>) -> Self {
+    async fn on(stores: Stores, time: Arc<AtomicU64>, is_broken: Arc<AtomicBool>) -> Self {
         let handler = Handler::default();
         let seen = Arc::clone(&handler.seen);
         let options = FrontOptions { keep_alive: KEEP_ALIVE, ..FrontOptions::default() };
@@ -85,7 +93,7 @@ impl World {
                 tokio::spawn(serve(other.clone(), stream));
             }
         });
-        Self { address, socket, seen, stores, time, _dir: dir }
+        Self { address, socket, seen, stores, time, is_broken, _dir: dir }
     }
 
     pub(crate) fn post(&self, user: Option<u32>, message: &Value) -> Ask {
