@@ -50,6 +50,10 @@ const REVISIONS: [Revision; 2] = [
 /// Runs the suite against the servers of this checkout, or against the one that is named in the
 /// environment.
 pub(crate) fn check(shell: &Shell, tally: &mut Tally) -> Result<()> {
+    if let Err(error) = node(&shell.config.npm(PACKAGE)) {
+        tally.unavailable(shell.config.ci, "mcp", &format!("{error:#}"));
+        return Ok(());
+    }
     if let Some(url) = &shell.config.mcp_url {
         println!("mcp: against {url}, not against the servers of this checkout");
         return run_suite(shell, "named", url, tally);

@@ -208,7 +208,6 @@ impl<H: ServerHandler> Inner<H> {
             Some(session) => Some(session),
             None => self.begun(&answered, caller).await?,
         };
-        let Some(session) = session else { return Ok(Box::new(answered)) };
         Ok(Box::new(self.with_sealed_ids(answered, caller.clone(), session)))
     }
 
@@ -279,14 +278,21 @@ impl<H: ServerHandler> Inner<H> {
         }
     }
 
-    fn with_sealed_ids(&self, reply: Reply, owner: VerifiedPrincipal, session: String) -> Reply {
+    /// Without a session, no event has an id.
+    fn with_sealed_ids(
+        &self,
+        reply: Reply,
+        owner: VerifiedPrincipal,
+        session: Option<String>,
+    ) -> Reply {
         if !late::is_stream(&reply) {
             return reply;
         }
         let ids = self.ids.clone();
         let replace = move |id: &str| {
             // The id with which rmcp begins a session leads nowhere.
-            (id != "0").then(|| ids.seal(&owner, &session, id)).flatten()
+            let session = session.as_deref().filter(|_| id != "0")?;
+            ids.seal(&owner, session, id)
         };
         reply.map(|body| WithIds::new(body, Box::new(replace)).boxed())
     }
