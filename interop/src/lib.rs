@@ -1,3 +1,4 @@
-//! What the tests and the benchmark share.
+//! What the tests, the benchmark and the servers under test share.
 
 pub mod clock;
+pub mod fixture;

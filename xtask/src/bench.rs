@@ -124,7 +124,8 @@ fn add_peers(shell: &Shell, options: &StreamOptions<'_>, bench: &mut Command) ->
     if options.wants("node-memory") || options.wants("node-file") {
         Tools::new(shell).ensure(Tool::StreamSuite).map_err(anyhow::Error::msg)?;
         // Next to what it imports.
-        let (from, dir) = (shell.config.root.join(streams::PACKAGE), shell.config.npm());
+        let (from, dir) =
+            (shell.config.root.join(streams::PACKAGE), shell.config.npm(streams::PACKAGE));
         fs::copy(from.join(REFERENCE_SERVER), dir.join(REFERENCE_SERVER))
             .with_context(|| format!("failed to copy {REFERENCE_SERVER}"))?;
         bench.arg("--node").arg(dir);

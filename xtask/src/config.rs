@@ -24,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) ci: bool,
     /// A server to run the suite of the Durable Streams protocol against, instead of our own.
     pub(crate) conformance_url: Option<String>,
+    /// The same for the suite of MCP.
+    pub(crate) mcp_url: Option<String>,
     /// Whether to dim the output of children.
     pub(crate) colour: bool,
     /// Variables to keep from children: what `cargo run` set for this program, and settings of
@@ -47,7 +49,8 @@ impl Config {
             target_dir,
             cargo,
             ci: variable("CI").is_some_and(|value| value == "true" || value == "1"),
-            conformance_url: conformance_url()?,
+            conformance_url: url("HANDBACK_CONFORMANCE_URL")?,
+            mcp_url: url("HANDBACK_MCP_URL")?,
             colour: stderr().is_terminal() && variable("NO_COLOR").is_none(),
             withheld: withheld(),
         })
@@ -58,9 +61,10 @@ impl Config {
         self.cache.join("tools")
     }
 
-    /// The folder of the npm packages that `interop/durable-streams/` asks for.
-    pub(crate) fn npm(&self) -> PathBuf {
-        self.cache.join("durable-streams")
+    /// The folder of the npm packages that a folder of the checkout asks for, `interop/NAME`.
+    pub(crate) fn npm(&self, package: &str) -> PathBuf {
+        let name = package.rsplit_once('/').map_or(package, |(_, name)| name);
+        self.cache.join(name)
     }
 
     /// The virtual environment of the scripts in `vectors/`.
@@ -80,8 +84,7 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-fn conformance_url() -> Result<Option<String>> {
-    let name = "HANDBACK_CONFORMANCE_URL";
+fn url(name: &str) -> Result<Option<String>> {
     let url = variable(name).map(OsString::into_string).transpose();
     url.map_err(|_| anyhow::anyhow!("failed to read {name}: it is not UTF-8"))
 }

@@ -11,6 +11,7 @@ mod config;
 mod fuzz;
 mod links;
 mod lock;
+mod mcp;
 mod mutants;
 mod postgres;
 mod process;

@@ -62,7 +62,7 @@ fn run_suite(shell: &Shell, url: &str, tally: &mut Tally) -> Result<()> {
         .with_context(|| format!("failed to read {EXCLUSIONS}"))?;
     let excluded = parse_exclusions(&excluded)?;
     // Next to what it imports.
-    let dir = shell.config.npm();
+    let dir = shell.config.npm(PACKAGE);
     fs::copy(root.join(PACKAGE).join(TEST_FILE), dir.join(TEST_FILE))
         .with_context(|| format!("failed to copy {TEST_FILE}"))?;
     let results = Scratch::new("streams-results")?;

@@ -8,6 +8,7 @@ use crate::bench;
 use crate::fuzz::{self, Corpus};
 use crate::links;
 use crate::lock;
+use crate::mcp;
 use crate::postgres::Cluster;
 use crate::process::{Shell, Variables};
 use crate::readme;
@@ -19,7 +20,7 @@ use crate::tree::Snapshot;
 /// Per fuzz target.
 const FUZZ_SECONDS: u32 = 10;
 
-const INTEROP: &str = "interop/Cargo.toml";
+pub(crate) const INTEROP: &str = "interop/Cargo.toml";
 const FUZZ: &str = "fuzz/Cargo.toml";
 
 /// Tells tests where a PostgreSQL server is, in which they may do as they like.
@@ -29,7 +30,7 @@ const POSTGRES_URL: &str = "HANDBACK_TEST_POSTGRES";
 const REQUIRED: &str = "HANDBACK_TEST_REQUIRE";
 
 /// The phases in their order.
-const PHASES: [Phase; 15] = [
+const PHASES: [Phase; 16] = [
     Phase { name: "tools", run: tools },
     Phase { name: "fmt", run: fmt },
     Phase { name: "clippy", run: clippy },
@@ -41,6 +42,7 @@ const PHASES: [Phase; 15] = [
     Phase { name: "vectors", run: vectors },
     Phase { name: "interop", run: interop },
     Phase { name: "streams", run: streams },
+    Phase { name: "mcp", run: mcp },
     Phase { name: "fuzz", run: fuzz },
     Phase { name: "bench", run: bench },
     Phase { name: "readme", run: readme },
@@ -243,6 +245,13 @@ fn streams(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
         return Ok(());
     }
     streams::check(context.shell, tally)
+}
+
+fn mcp(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
+    if !context.has(Tool::McpSuite, "mcp", tally) {
+        return Ok(());
+    }
+    mcp::check(context.shell, tally)
 }
 
 fn fuzz(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {

@@ -10,6 +10,7 @@ use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 
+use crate::mcp;
 use crate::postgres;
 use crate::process::{Finished, Shell};
 use crate::report::tail;
@@ -34,6 +35,7 @@ const CLUSTER_SETTINGS: &str = "/etc/postgresql-common/createcluster.d";
 pub(crate) enum Tool {
     Deny,
     Fuzz,
+    McpSuite,
     Mutants,
     Postgres,
     Python,
@@ -42,14 +44,15 @@ pub(crate) enum Tool {
 
 impl Tool {
     /// What `cargo xtask test` needs.
-    pub(crate) const OF_TEST: [Self; 5] =
-        [Self::Deny, Self::Fuzz, Self::Python, Self::Postgres, Self::StreamSuite];
+    pub(crate) const OF_TEST: [Self; 6] =
+        [Self::Deny, Self::Fuzz, Self::Python, Self::Postgres, Self::StreamSuite, Self::McpSuite];
 
     /// The name that reports use.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Deny => "cargo-deny",
             Self::Fuzz => "cargo-fuzz",
+            Self::McpSuite => "MCP suite",
             Self::Mutants => "cargo-mutants",
             Self::Postgres => "postgresql",
             Self::Python => "python environment",
@@ -62,10 +65,11 @@ impl Tool {
         match self {
             Self::Deny => Source::Cargo { version: "0.20.2" },
             Self::Fuzz => Source::Cargo { version: "0.13.2" },
+            Self::McpSuite => Source::Npm { package: mcp::PACKAGE },
             Self::Mutants => Source::Cargo { version: "27.1.0" },
             Self::Postgres => Source::Debian,
             Self::Python => Source::Requirements,
-            Self::StreamSuite => Source::Npm,
+            Self::StreamSuite => Source::Npm { package: streams::PACKAGE },
         }
     }
 }
@@ -74,7 +78,7 @@ impl Tool {
 enum Source {
     Cargo { version: &'static str },
     Debian,
-    Npm,
+    Npm { package: &'static str },
     Requirements,
 }
 
@@ -98,7 +102,7 @@ impl<'a> Tools<'a> {
             let outcome = match tool.source() {
                 Source::Cargo { version } => ensure_package(shell, tool.name(), version),
                 Source::Debian => ensure_postgres(shell),
-                Source::Npm => ensure_npm(shell),
+                Source::Npm { package } => ensure_npm(shell, tool.name(), package),
                 Source::Requirements => ensure_venv(shell),
             };
             outcome.map_err(|error| format!("{} can not be had: {error:#}", tool.name()))
@@ -180,22 +184,22 @@ fn make_venv(shell: &Shell, venv: &Path) -> Result<()> {
 
 /// Installs exactly what the lock file says. Scripts of the packages are not run: none of them is
 /// needed.
-fn ensure_npm(shell: &Shell) -> Result<()> {
+fn ensure_npm(shell: &Shell, tool: &str, package: &str) -> Result<()> {
     for program in ["node", "npm"] {
         find(shell, program).with_context(|| format!("there is no `{program}` (Node.js 20)"))?;
     }
     let read = |name: &str| {
-        fs::read_to_string(shell.config.root.join(streams::PACKAGE).join(name))
-            .with_context(|| format!("failed to read {name} of {}", streams::PACKAGE))
+        fs::read_to_string(shell.config.root.join(package).join(name))
+            .with_context(|| format!("failed to read {name} of {package}"))
     };
     let files = [MANIFEST, LOCK].map(read).into_iter().collect::<Result<Vec<_>>>()?;
-    let (dir, wanted) = (shell.config.npm(), files.concat());
+    let (dir, wanted) = (shell.config.npm(package), files.concat());
     let stamp = dir.join(NPM_STAMP);
     if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
-        println!("durable-streams suite: {}", dir.display());
+        println!("{tool}: {}", dir.display());
         return Ok(());
     }
-    println!("durable-streams suite: installing into {}", dir.display());
+    println!("{tool}: installing into {}", dir.display());
     fs::create_dir_all(&dir).with_context(|| format!("failed to make {}", dir.display()))?;
     for (name, text) in [MANIFEST, LOCK].iter().zip(&files) {
         fs::write(dir.join(name), text).with_context(|| format!("failed to write {name}"))?;

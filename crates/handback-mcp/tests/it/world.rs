@@ -1,0 +1,319 @@
+//! A server on a loopback port and a UNIX socket, and requests to it.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use handback_identity::{UnixPeers, VerifiedPrincipal};
+use handback_mcp::{Clock, Front, FrontOptions, Stores};
+use handback_token::{KeyRing, Sealer, SealerConfig, UnixTime, ring};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+
+use crate::handler::{Handler, Seen};
+use crate::store::Breakable;
+
+const START: u64 = 1_900_000_000_000;
+
+/// Far shorter than for users.
+const KEEP_ALIVE: Duration = Duration::from_millis(300);
+
+/// How callers say who they are here: a number.
+pub(crate) const USER: &str = "x-user";
+
+pub(crate) struct World {
+    pub(crate) address: SocketAddr,
+    pub(crate) socket: PathBuf,
+    pub(crate) seen: Arc<Seen>,
+    stores: Stores,
+    time: Arc<AtomicU64>,
+    is_broken: Arc<AtomicBool>,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let time = Arc::new(AtomicU64::new(START));
+        let clock: Clock = {
+            let time = Arc::clone(&time);
+            Arc::new(move || time.load(Ordering::SeqCst))
+        };
+        let now = UnixTime::from_secs(START / 1000);
+        let ring = KeyRing::generate(&mut rand::rng(), ring::Mode::Sealed, now);
+        let sealer = Arc::new(Sealer::new(&ring, SealerConfig::default()).unwrap());
+        let kv = Breakable::default();
+        let is_broken = Arc::clone(&kv.is_broken);
+        Self::on(Stores { kv: Arc::new(kv), sealer, clock }, time, is_broken).await
+    }
+
+    /// Another process on the same store.
+    pub(crate) async fn again(&self) -> Self {
+        let (time, is_broken) = (Arc::clone(&self.time), Arc::clone(&self.is_broken));
+        Self::on(self.stores.clone(), time, is_broken).await
+    }
+
+    /// Takes the store away, or gives it back.
+    pub(crate) fn store_is_broken(&self, is_broken: bool) {
+        self.is_broken.store(is_broken, Ordering::SeqCst);
+    }
+
+    pub(crate) fn pass(&self, millis: u64) {
+        self.time.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    async fn on(stores: Stores, time: Arc<AtomicU64>, is_broken: Arc<AtomicBool>) -> Self {
+        let handler = Handler::default();
+        let seen = Arc::clone(&handler.seen);
+        let options = FrontOptions { keep_alive: KEEP_ALIVE, ..FrontOptions::default() };
+        let front = Front::new(move || handler.clone(), stores.clone(), options);
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("mcp.sock");
+        let unix = UnixListener::bind(&socket).unwrap();
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = tcp.local_addr().unwrap();
+        let other = front.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = tcp.accept().await {
+                tokio::spawn(serve(front.clone(), stream));
+            }
+        });
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = unix.accept().await {
+                tokio::spawn(serve(other.clone(), stream));
+            }
+        });
+        Self { address, socket, seen, stores, time, is_broken, _dir: dir }
+    }
+
+    pub(crate) fn post(&self, user: Option<u32>, message: &Value) -> Ask {
+        let ask = Ask::new(self.address, Method::POST, user);
+        let ask = ask.header("content-type", "application/json");
+        ask.header("accept", "application/json, text/event-stream").body(message.to_string())
+    }
+
+    pub(crate) fn get(&self, user: Option<u32>) -> Ask {
+        Ask::new(self.address, Method::GET, user).header("accept", "text/event-stream")
+    }
+
+    pub(crate) fn delete(&self, user: Option<u32>) -> Ask {
+        Ask::new(self.address, Method::DELETE, user)
+    }
+
+    /// A new session of the old era.
+    pub(crate) async fn begin(&self, user: Option<u32>) -> String {
+        let answer = self.post(user, &initialize()).send().await;
+        assert_eq!(answer.status, StatusCode::OK);
+        let session = answer.headers.get("mcp-session-id").unwrap().to_str().unwrap().to_owned();
+        let message = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let answer = self.post(user, &message).session(&session).send().await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED);
+        session
+    }
+
+    /// What a session's owner sees in it.
+    pub(crate) async fn whoami(&self, user: Option<u32>, session: &str) -> Answer {
+        self.post(user, &call("whoami", None)).session(session).send().await
+    }
+}
+
+async fn serve(
+    front: Front<Handler>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let front = front.clone();
+        async move {
+            let caller = caller(request.headers());
+            Ok::<_, Infallible>(front.handle(request, &caller).await)
+        }
+    });
+    let http = hyper::server::conn::http1::Builder::new();
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+fn caller(headers: &HeaderMap) -> VerifiedPrincipal {
+    match headers.get(USER) {
+        Some(user) => {
+            let user = user.to_str().unwrap().parse().unwrap();
+            UnixPeers::new("test").unwrap().principal(user)
+        }
+        None => VerifiedPrincipal::unauthenticated(),
+    }
+}
+
+/// A request, not yet sent.
+pub(crate) struct Ask {
+    address: SocketAddr,
+    request: Request<Full<Bytes>>,
+}
+
+impl Ask {
+    fn new(address: SocketAddr, method: Method, user: Option<u32>) -> Self {
+        let mut request = Request::new(Full::default());
+        *request.method_mut() = method;
+        *request.uri_mut() = "/mcp".parse().unwrap();
+        let ask = Self { address, request }.header("host", &address.to_string());
+        match user {
+            Some(user) => ask.header(USER, &user.to_string()),
+            None => ask,
+        }
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.request.headers_mut().append(name, value.parse().unwrap());
+        self
+    }
+
+    pub(crate) fn session(self, id: &str) -> Self {
+        self.header("mcp-session-id", id)
+    }
+
+    /// With the headers of 2026-07-28.
+    pub(crate) fn modern(self, method: &str, name: &str) -> Self {
+        let ask = self.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
+        if name.is_empty() { ask } else { ask.header("mcp-name", name) }
+    }
+
+    pub(crate) fn body(mut self, body: impl Into<Bytes>) -> Self {
+        *self.request.body_mut() = Full::new(body.into());
+        self
+    }
+
+    /// Sends it; the answer comes as it comes.
+    pub(crate) async fn open(self) -> Open {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        let response = sender.send_request(self.request).await.unwrap();
+        Open { response, text: String::new(), _sender: sender, connection }
+    }
+
+    /// Sends it, and hangs up before there is an answer.
+    pub(crate) async fn hang_up_after(self, ready: impl Future<Output = ()>) {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        let sent = tokio::spawn(sender.send_request(self.request));
+        ready.await;
+        sent.abort();
+        connection.abort();
+    }
+
+    /// Sends it; the answer is complete.
+    pub(crate) async fn send(self) -> Answer {
+        let collected = async {
+            let Open { response, _sender, .. } = self.open().await;
+            let (parts, body) = response.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            Answer {
+                status: parts.status,
+                headers: parts.headers,
+                body: String::from_utf8(body.to_vec()).unwrap(),
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), collected).await.unwrap()
+    }
+}
+
+/// An answer that still comes.
+pub(crate) struct Open {
+    pub(crate) response: Response<Incoming>,
+    text: String,
+    _sender: SendRequest<Full<Bytes>>,
+    connection: tokio::task::JoinHandle<()>,
+}
+
+impl Open {
+    /// Reads on until something was said.
+    pub(crate) async fn until(&mut self, wanted: &str) -> String {
+        let read = async {
+            while !self.text.contains(wanted) {
+                let frame = self.response.body_mut().frame().await.unwrap().unwrap();
+                self.text += std::str::from_utf8(&frame.into_data().unwrap()).unwrap();
+            }
+        };
+        let read = tokio::time::timeout(Duration::from_secs(20), read).await;
+        assert!(read.is_ok(), "no {wanted:?} in {:?}", self.text);
+        self.text.clone()
+    }
+
+    pub(crate) fn hang_up(self) {
+        self.connection.abort();
+    }
+}
+
+/// A complete answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// All that is not different every time.
+    pub(crate) fn to_compare(&self) -> (StatusCode, Vec<(String, String)>, &str) {
+        let headers = self.headers.iter().filter(|(name, _)| *name != "date");
+        let text = |value: &hyper::header::HeaderValue| value.to_str().unwrap().to_owned();
+        let headers = headers.map(|(name, value)| (name.to_string(), text(value))).collect();
+        (self.status, headers, &self.body)
+    }
+}
+
+/// The ids in a stream of events.
+pub(crate) fn ids(stream: &str) -> Vec<&str> {
+    stream.lines().filter_map(|line| line.strip_prefix("id: ")).collect()
+}
+
+pub(crate) fn initialize() -> Value {
+    json!({
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": { "name": "test", "version": "0" },
+        },
+    })
+}
+
+/// A call of the old era.
+pub(crate) fn call(tool: &str, progress_token: Option<u32>) -> Value {
+    let mut message = json!({
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": { "name": tool, "arguments": {} },
+    });
+    if let Some(token) = progress_token {
+        message["params"]["_meta"] = json!({ "progressToken": token });
+    }
+    message
+}
+
+/// A call of the new one.
+pub(crate) fn modern_call(tool: &str, progress_token: Option<u32>) -> Value {
+    let mut message = call(tool, None);
+    message["params"]["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    if let Some(token) = progress_token {
+        message["params"]["_meta"]["progressToken"] = json!(token);
+    }
+    message
+}
