@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use handback_identity::VerifiedPrincipal;
+use handback_identity::{Caller, VerifiedPrincipal};
 use handback_store::held::HeldStore;
 use handback_store::journal::{
     self, CallRequest, Journal, JournalError, JournalScope, Redemption, Reservation, Reserved,
 };
 use handback_store::revocations::Revocations;
 use handback_store::{Kv, Millis};
-use handback_token::{Reason, Sealer, UnixTime, args_fingerprint};
+use handback_token::{Operation, Reason, Sealer, UnixTime, args_fingerprint};
 use rand::RngExt as _;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -115,6 +115,21 @@ impl Pipeline {
         &self.shared.parts.sealer
     }
 
+    /// What may be written for an argument of something that this caller may call.
+    #[must_use]
+    pub fn complete(
+        &self,
+        caller: &Caller,
+        operation: Operation,
+        name: &str,
+        argument: &str,
+        prefix: &str,
+    ) -> Option<Vec<String>> {
+        let registry = &self.shared.parts.registry;
+        let tool = registry.named(caller, operation, name)?;
+        Some(tool.tool.complete(argument, prefix))
+    }
+
     /// The time that calls are made at.
     #[must_use]
     pub fn now(&self) -> UnixTime {
@@ -178,7 +193,8 @@ impl Shared {
         let revocations = self.parts.revocations.current(self.parts.clock.now_ms()).await;
         let (call, given) = self.open(tool, request, words, revocations)?;
         let checked = check(&call, given)?;
-        let (recorded, is_replay) = match self.reserve(&call, &checked).await? {
+        let wanted = call.to_be_recorded(&checked)?;
+        let (recorded, is_replay) = match self.reserve(&call, wanted).await? {
             Turn::Made(recorded) => (recorded, true),
             Turn::Make(permit) => (self.perform(&call, checked, permit, place).await?, false),
         };
@@ -241,8 +257,8 @@ impl Shared {
 
     /// One atomic step for the idempotency key, for what is redeemed once, or for both. Who wants
     /// what somebody is at waits for it.
-    async fn reserve(&self, call: &Call, checked: &Checked) -> Result<Turn, Refusal> {
-        let Some(wanted) = call.to_be_recorded(checked)? else {
+    async fn reserve(&self, call: &Call, wanted: Option<CallRequest>) -> Result<Turn, Refusal> {
+        let Some(wanted) = wanted else {
             return Ok(Turn::Make(Permit::default()));
         };
         let until = tokio::time::Instant::now() + call.tool.definition().time_limit;
@@ -335,14 +351,14 @@ impl Shared {
                     }
                     Ok(Ok(Ok(outcome))) => Ok(recorded(outcome)),
                     Ok(Ok(Err(error))) => {
-                        let ToolError { message, data, has_no_effect } = error;
+                        let ToolError { message, data, code, has_no_effect } = error;
                         if has_no_effect && let Some(mut reserved) = reservation.take() {
                             let release = move |journal: &CallJournal, now| {
                                 journal.release(&mut reserved, now)
                             };
                             self.journal(release).await?;
                         }
-                        Ok(Recorded::Failed { message, data })
+                        Ok(Recorded::Failed { message, data, code })
                     }
                 }
             }
@@ -453,7 +469,7 @@ impl Shared {
                 let missing = memory.inputs.without(&memory.answers);
                 Reply::NeedsInput { inputs: missing, state }
             }
-            Recorded::Failed { message, data } => Reply::Failed { message, data },
+            Recorded::Failed { message, data, code } => Reply::Failed { message, data, code },
             Recorded::TooLarge => return Err(Refusal::TooLarge),
         })
     }
@@ -580,7 +596,7 @@ fn recorded(outcome: Outcome) -> Recorded {
             }
             Some(message) => {
                 tracing::error!(message, "a tool asks what cannot be asked");
-                Recorded::Failed { message, data: None }
+                Recorded::Failed { message, data: None, code: None }
             }
         },
     }
