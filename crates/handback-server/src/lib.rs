@@ -15,6 +15,7 @@ mod rewound;
 mod router;
 mod server;
 mod tls;
+mod tools;
 
 pub use config::{DEFAULT_LISTEN, ServerConfig, StoreChoice};
 #[cfg(debug_assertions)]
@@ -24,3 +25,4 @@ pub use keys::KeyError;
 pub use limits::Limits;
 pub use server::{Reload, Server, StartError};
 pub use tls::{TlsError, TlsFiles};
+pub use tools::ToolsError;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::identity::{Identity, IdentityError};
 use crate::keys::{self, KeyError, StoreKeys};
 use crate::router::Router;
 use crate::tls::{Tls, TlsError};
+use crate::tools::{ToolParts, Tools, ToolsError};
 use crate::{clock, connections};
 
 /// A server that listens.
@@ -92,6 +94,9 @@ pub enum StartError {
     /// What is stored.
     #[error("cannot use what is stored")]
     Streams(#[from] RecoverError<StoreError>),
+    /// Tools.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
 }
 
 impl Server {
@@ -126,7 +131,8 @@ impl Server {
             Some(point) => Arc::new(crate::faults::Killing::new(log, point)),
             None => log,
         };
-        let streams = Streams::open(log, signing, clock(&config), mode)?;
+        let time = clock(&config);
+        let streams = Streams::open(log, signing, Arc::clone(&time), mode)?;
         let listen = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -145,6 +151,19 @@ impl Server {
         let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
         let mut settings_duplex = DuplexSettings::default();
         settings_duplex.resume_ttl = Duration::from_secs(config.tokens.resume_ttl_s.into());
+        let tools = ToolParts {
+            registry: config.registry,
+            permissions: config.permissions,
+            kv: Arc::clone(&kv),
+            key: keys.data,
+            sealer: Arc::clone(&sealer),
+            in_flight_max: config.limits.calls_per_caller,
+            held_folder: held_folder(&config.store),
+            audit: config.audit,
+            hosts: config.hosts,
+            origins: config.origins,
+        };
+        let tools = Tools::open(tools, &time)?;
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
         let routes = StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(sealer);
         let router = Router {
@@ -153,7 +172,7 @@ impl Server {
             duplex,
             keys: if config.signing { vec![key] } else { Vec::new() },
             identity,
-            permissions: config.permissions,
+            tools,
             limits: config.limits,
         };
         Ok(Self { listener, address, router: Arc::new(router), streams, kv, key, tls })
@@ -185,7 +204,8 @@ impl Server {
 
     /// Answers until `stop` says so, then ends what is under way.
     pub async fn run(self, stop: watch::Receiver<bool>) {
-        let sweeper = tokio::spawn(sweep(self.kv, Arc::clone(&self.streams)));
+        let sweeper =
+            tokio::spawn(sweep(self.kv, Arc::clone(&self.streams), Arc::clone(&self.router)));
         let keeper = tokio::spawn(Arc::clone(&self.router.identity).keep());
         connections::serve(self.listener, Arc::clone(&self.router), self.tls, stop).await;
         keeper.abort();
@@ -212,8 +232,10 @@ const SWEEP_ROWS: usize = 2000;
 const COMMIT_STEPS: usize = 20;
 
 /// Removes from the disk what was deleted, or has outlived its time.
-async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>) {
+async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>, router: Arc<Router>) {
     loop {
+        let swept = Arc::clone(&router);
+        let _ = tokio::task::spawn_blocking(move || swept.tools.sweep(clock::now_ms())).await;
         let swept_streams = Arc::clone(&streams);
         // What fails now is tried again later; the writer notices a store that is broken.
         let _ = tokio::task::spawn_blocking(move || {
@@ -228,6 +250,14 @@ async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>) {
             _ => SWEEP_EVERY,
         };
         tokio::time::sleep(wait).await;
+    }
+}
+
+/// Where large values are held.
+fn held_folder(store: &StoreChoice) -> Option<PathBuf> {
+    match store {
+        StoreChoice::Embedded(path) => Some(path.with_file_name("held")),
+        StoreChoice::Memory => None,
     }
 }
 

@@ -173,7 +173,7 @@ async fn tell(context: &RequestContext<RoleServer>, event: Event) {
             // Newer clients say with each request from which level on they want any.
             let wanted = level_name(context.meta.log_level());
             let is_wanted =
-                wanted.map_or(!is_modern(context), |wanted| rank(&level) >= rank(&wanted));
+                wanted.map_or_else(|| !is_modern(context), |wanted| rank(&level) >= rank(&wanted));
             if !is_wanted {
                 return;
             }
