@@ -134,6 +134,20 @@ impl Pipeline {
         entry.end(&ended);
         ended
     }
+
+    /// Checks a call that is not to be made: whether it would be refused before its tool is called.
+    /// Nothing is reserved, and nothing that came back is used up.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`].
+    pub async fn check(&self, request: Request) -> Result<(), Refusal> {
+        let parts = &self.shared.parts;
+        let entry = Entry::start(&parts.audit, &parts.clock, rand::rng().random(), &request);
+        let ended = self.shared.try_out(request).await;
+        entry.end_checked(&ended);
+        ended
+    }
 }
 
 /// One call on its way.
@@ -178,12 +192,22 @@ impl Shared {
         let revocations = self.parts.revocations.current(self.parts.clock.now_ms()).await;
         let (call, given) = self.open(tool, request, words, revocations)?;
         let checked = check(&call, given)?;
-        let (recorded, is_replay) = match self.reserve(&call, &checked).await? {
+        let wanted = call.to_be_recorded(&checked)?;
+        let (recorded, is_replay) = match self.reserve(&call, wanted).await? {
             Turn::Made(recorded) => (recorded, true),
             Turn::Make(permit) => (self.perform(&call, checked, permit, place).await?, false),
         };
         let reply = self.seal(&call, recorded)?;
         Ok(Answer { reply, is_replay })
+    }
+
+    /// The checks alone.
+    async fn try_out(&self, request: Request) -> Result<(), Refusal> {
+        let (tool, words) = self.find(&request)?;
+        let _place = self.places.take(request.caller.principal())?;
+        let revocations = self.parts.revocations.current(self.parts.clock.now_ms()).await;
+        let (call, given) = self.open(tool, request, words, revocations)?;
+        check(&call, given).map(|_| ())
     }
 
     fn find(&self, request: &Request) -> Result<(Arc<Registered>, Map<String, Value>), Refusal> {
@@ -241,8 +265,8 @@ impl Shared {
 
     /// One atomic step for the idempotency key, for what is redeemed once, or for both. Who wants
     /// what somebody is at waits for it.
-    async fn reserve(&self, call: &Call, checked: &Checked) -> Result<Turn, Refusal> {
-        let Some(wanted) = call.to_be_recorded(checked)? else {
+    async fn reserve(&self, call: &Call, wanted: Option<CallRequest>) -> Result<Turn, Refusal> {
+        let Some(wanted) = wanted else {
             return Ok(Turn::Make(Permit::default()));
         };
         let until = tokio::time::Instant::now() + call.tool.definition().time_limit;
