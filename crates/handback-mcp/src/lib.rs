@@ -34,6 +34,7 @@ pub mod events;
 pub mod front;
 mod late;
 mod seal;
+pub mod server;
 pub mod sessions;
 mod sse;
 
@@ -41,6 +42,7 @@ use std::sync::Arc;
 
 pub use era::Era;
 pub use front::{Front, FrontOptions, Stores};
+pub use server::{About, Changes, McpServer};
 
 /// What tells the time, in milliseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;

@@ -13,6 +13,23 @@ pub const MAX_NAME_CHARS: usize = 128;
 /// How long a call may take unless its definition says otherwise.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(300);
 
+/// When a call becomes a task, for clients that know tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TaskMode {
+    /// Never.
+    Never,
+    /// When it has not ended after a moment.
+    #[default]
+    IfSlow,
+    /// At once.
+    AtOnce,
+    /// At once; other clients cannot call it.
+    Required,
+    /// As soon as its first questions are answered; other clients cannot call it.
+    RequiredAfterAnswers,
+}
+
 /// What can be called: a tool, a prompt, or what a URI names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,7 +78,7 @@ pub struct Definition {
     pub(crate) page_arguments: Vec<String>,
     pub(crate) is_single_use: bool,
     pub(crate) takes_expired_state: bool,
-    pub(crate) is_long: bool,
+    pub(crate) tasks: TaskMode,
     pub(crate) is_cancellable: bool,
     pub(crate) time_limit: Duration,
     pub(crate) extra: Map<String, Value>,
@@ -104,7 +121,7 @@ impl Definition {
             page_arguments: Vec::new(),
             is_single_use: false,
             takes_expired_state: false,
-            is_long: false,
+            tasks: TaskMode::IfSlow,
             is_cancellable: true,
             time_limit: DEFAULT_TIME_LIMIT,
             extra: Map::new(),
@@ -181,8 +198,13 @@ impl Definition {
     }
 
     /// It takes long: clients that know tasks get a handle at once.
-    pub const fn long(mut self) -> Self {
-        self.is_long = true;
+    pub const fn long(self) -> Self {
+        self.tasks(TaskMode::AtOnce)
+    }
+
+    /// When a call of it becomes a task.
+    pub const fn tasks(mut self, mode: TaskMode) -> Self {
+        self.tasks = mode;
         self
     }
 
@@ -260,10 +282,10 @@ impl Definition {
         self.is_paginated
     }
 
-    /// Whether clients that know tasks get a handle at once.
+    /// When a call of it becomes a task.
     #[must_use]
-    pub const fn is_long(&self) -> bool {
-        self.is_long
+    pub const fn task_mode(&self) -> TaskMode {
+        self.tasks
     }
 
     /// How long a call may take.

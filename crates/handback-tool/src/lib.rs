@@ -28,7 +28,7 @@ mod tool;
 
 pub use clock::Clock;
 pub use context::{Abilities, CallContext, EVENTS_WAITING_MAX, Event, EventSink, Round};
-pub use definition::{DEFAULT_TIME_LIMIT, Definition, Kind, MAX_NAME_CHARS};
+pub use definition::{DEFAULT_TIME_LIMIT, Definition, Kind, MAX_NAME_CHARS, TaskMode};
 pub use handback_store::journal::ToolClass;
 pub use input::{Answers, InputRequest, Inputs, MAX_INPUTS};
 pub use limits::IN_FLIGHT_MAX;

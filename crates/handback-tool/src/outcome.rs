@@ -175,19 +175,27 @@ impl fmt::Debug for Position {
 pub struct ToolError {
     pub(crate) message: String,
     pub(crate) data: Option<Value>,
+    pub(crate) code: Option<i32>,
     pub(crate) has_no_effect: bool,
 }
 
 impl ToolError {
     /// A failure. It is the outcome of the call: a retry with the same key gets it again.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), data: None, has_no_effect: false }
+        Self { message: message.into(), data: None, code: None, has_no_effect: false }
     }
 
     /// With more for programs.
     #[must_use]
     pub fn data(mut self, data: Value) -> Self {
         self.data = Some(data);
+        self
+    }
+
+    /// It is an error of the protocol, not a result: on MCP, one of JSON-RPC with this code.
+    #[must_use]
+    pub const fn code(mut self, code: i32) -> Self {
+        self.code = Some(code);
         self
     }
 

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use handback_identity::VerifiedPrincipal;
+use handback_identity::{Caller, VerifiedPrincipal};
 use handback_store::held::HeldStore;
 use handback_store::journal::{
     self, CallRequest, Journal, JournalError, JournalScope, Redemption, Reservation, Reserved,
 };
 use handback_store::revocations::Revocations;
 use handback_store::{Kv, Millis};
-use handback_token::{Reason, Sealer, UnixTime, args_fingerprint};
+use handback_token::{Operation, Reason, Sealer, UnixTime, args_fingerprint};
 use rand::RngExt as _;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -113,6 +113,21 @@ impl Pipeline {
     #[must_use]
     pub fn sealer(&self) -> &Sealer {
         &self.shared.parts.sealer
+    }
+
+    /// What may be written for an argument of something that this caller may call.
+    #[must_use]
+    pub fn complete(
+        &self,
+        caller: &Caller,
+        operation: Operation,
+        name: &str,
+        argument: &str,
+        prefix: &str,
+    ) -> Option<Vec<String>> {
+        let registry = &self.shared.parts.registry;
+        let tool = registry.named(caller, operation, name)?;
+        Some(tool.tool.complete(argument, prefix))
     }
 
     /// The time that calls are made at.
@@ -359,14 +374,14 @@ impl Shared {
                     }
                     Ok(Ok(Ok(outcome))) => Ok(recorded(outcome)),
                     Ok(Ok(Err(error))) => {
-                        let ToolError { message, data, has_no_effect } = error;
+                        let ToolError { message, data, code, has_no_effect } = error;
                         if has_no_effect && let Some(mut reserved) = reservation.take() {
                             let release = move |journal: &CallJournal, now| {
                                 journal.release(&mut reserved, now)
                             };
                             self.journal(release).await?;
                         }
-                        Ok(Recorded::Failed { message, data })
+                        Ok(Recorded::Failed { message, data, code })
                     }
                 }
             }
@@ -477,7 +492,7 @@ impl Shared {
                 let missing = memory.inputs.without(&memory.answers);
                 Reply::NeedsInput { inputs: missing, state }
             }
-            Recorded::Failed { message, data } => Reply::Failed { message, data },
+            Recorded::Failed { message, data, code } => Reply::Failed { message, data, code },
             Recorded::TooLarge => return Err(Refusal::TooLarge),
         })
     }
@@ -604,7 +619,7 @@ fn recorded(outcome: Outcome) -> Recorded {
             }
             Some(message) => {
                 tracing::error!(message, "a tool asks what cannot be asked");
-                Recorded::Failed { message, data: None }
+                Recorded::Failed { message, data: None, code: None }
             }
         },
     }

@@ -25,6 +25,7 @@ pub(crate) enum Recorded {
     Failed {
         message: String,
         data: Option<Value>,
+        code: Option<i32>,
     },
     /// It was done, and what it gave is larger than anything that is kept.
     TooLarge,

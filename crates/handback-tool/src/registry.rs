@@ -116,6 +116,18 @@ impl Registry {
         entries.filter(|definition| self.allows(caller, definition))
     }
 
+    /// What is registered under this very name, if the caller may use it: a template by itself.
+    #[must_use]
+    pub fn named(
+        &self,
+        caller: &Caller,
+        operation: Operation,
+        name: &str,
+    ) -> Option<Arc<Registered>> {
+        let entry = self.entries.get(&(operation.as_str(), name.to_owned()))?;
+        self.allows(caller, &entry.definition).then(|| Arc::clone(entry))
+    }
+
     /// What a caller asks for, if it is there and the caller may use it; with what a URI says.
     pub(crate) fn find(
         &self,

@@ -193,6 +193,8 @@ pub enum Reply {
         message: String,
         /// For programs.
         data: Option<Value>,
+        /// If it is an error of the protocol, its code.
+        code: Option<i32>,
     },
 }
 

@@ -71,6 +71,12 @@ pub trait Tool: Send + Sync + 'static {
         let _ = position;
         self.call(args, ctx)
     }
+
+    /// What may be written for an argument, or for a word of a template, that starts like this.
+    fn complete(&self, argument: &str, prefix: &str) -> Vec<String> {
+        let _ = (argument, prefix);
+        Vec::new()
+    }
 }
 
 /// A tool without its types.
@@ -79,6 +85,9 @@ pub(crate) trait AnyTool: Send + Sync + 'static {
 
     /// Reads the arguments. A call that comes out of it is not refused any more.
     fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn Ready>, BadArguments>;
+
+    /// As [`Tool::complete`].
+    fn complete(&self, argument: &str, prefix: &str) -> Vec<String>;
 }
 
 /// A call whose arguments are read.
@@ -114,6 +123,10 @@ impl<T: Tool> AnyTool for T {
         let args = read(args)?;
         let is_paginated = Tool::definition(&*self).is_paginated;
         Ok(Box::new(ReadyCall { tool: self, args, is_paginated }))
+    }
+
+    fn complete(&self, argument: &str, prefix: &str) -> Vec<String> {
+        Tool::complete(self, argument, prefix)
     }
 }
 

@@ -26,8 +26,8 @@ use crate::{config, config_file, rings};
 /// and the identities of callers again. What it acknowledged is on the
 /// disk, encrypted under a key that the key ring wraps.
 ///
-/// With --output json it prints one line when it listens, with the members address, url, data and
-/// key (the id of the key that signs its events). Warnings are lines on stderr.
+/// With --output json it prints one line when it listens, with the members address, url, data, key
+/// (the id of the key that signs its events) and identity (the mode). Warnings are lines on stderr.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The configuration [default: HANDBACK_CONFIG, or handback.toml in the data directory]
@@ -102,6 +102,17 @@ impl ServeArgs {
     }
 }
 
+/// Keys that are set for surfaces that are not there yet.
+fn without_effect(settings: &Settings) -> Vec<&'static str> {
+    let keys = [
+        ("unix_socket", settings.unix_socket.is_some()),
+        ("audit", settings.audit.is_some()),
+        ("demo", settings.demo == Some(true)),
+        ("collections", !settings.collections.is_empty()),
+    ];
+    keys.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
+}
+
 /// What is told when the server listens.
 #[derive(Debug, Serialize)]
 struct Listening {
@@ -109,12 +120,16 @@ struct Listening {
     url: String,
     data: Option<String>,
     key: String,
+    identity: &'static str,
 }
 
 pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
     let (settings, _) = config_file::find(args.config.as_deref(), args.data.as_deref())?;
     let settings = args.over(settings);
     config_file::check(&settings).map_err(hinted)?;
+    for key in without_effect(&settings) {
+        output.note("warning", &format!("{key} is set, and nothing uses it yet"));
+    }
     let ring =
         rings::find_or_make_in(&args.ring(&settings), settings.data.as_deref(), output)?.ring;
     let data = match (&settings.data, settings.memory) {
@@ -132,12 +147,14 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(error).about("cannot start a runtime".to_owned()))?;
-    runtime.block_on(serve(config, data, output))
+    let identity = settings.identity_mode()?.name();
+    runtime.block_on(serve(config, data, identity, output))
 }
 
 async fn serve(
     config: ServerConfig,
     data: Option<PathBuf>,
+    identity: &'static str,
     output: Output,
 ) -> Result<Exit, Failure> {
     let _log = Log::start();
@@ -150,6 +167,7 @@ async fn serve(
         url,
         data: data.map(|folder| folder.display().to_string()),
         key: server.key().id().to_string(),
+        identity,
     };
     output.answer(&listening)?;
     let (stop, stopped) = watch::channel(false);
@@ -178,7 +196,9 @@ fn hangup() -> Result<Signal, Failure> {
 
 impl fmt::Display for Listening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, data, key, .. } = self;
+        let Self { url, data, key, identity, .. } = self;
+        let credential =
+            if *identity == "none" { "" } else { " -H \"Authorization: Bearer $TOKEN\"" };
         let place = data.as_ref().map_or_else(
             || "Streams are in memory, and gone when the server stops.".to_owned(),
             |folder| format!("Streams are in {folder}."),
@@ -189,9 +209,9 @@ impl fmt::Display for Listening {
 {place} Events are signed by key {key}.
 
 Try it, in another window:
-  curl -X PUT {url}/v1/stream/hello -H 'Content-Type: text/plain'
-  curl -N '{url}/v1/stream/hello?offset=-1&live=sse'
-  curl {url}/v1/stream/hello -H 'Content-Type: text/plain' -d 'hello, world'
+  curl -X PUT {url}/v1/stream/hello{credential} -H 'Content-Type: text/plain'
+  curl -N '{url}/v1/stream/hello?offset=-1&live=sse'{credential}
+  curl {url}/v1/stream/hello{credential} -H 'Content-Type: text/plain' -d 'hello, world'
 
 Interrupt it with Ctrl-C: a restart goes on where it stopped."
         )

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
@@ -24,6 +24,8 @@ use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+
+use crate::clock::now;
 
 pub(crate) const RESOURCE: &str = "https://tools.example/mcp";
 
@@ -162,11 +164,6 @@ impl Key {
         let public = pair.public_key().as_ref().to_vec();
         Self { id: id.to_owned(), secret: secret.as_ref().to_vec(), public }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "tokens of a real issuer have the real time")]
-pub(crate) fn now() -> u64 {
-    std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
 async fn answer(

@@ -1,12 +1,12 @@
 //! A real server, asked over real sockets.
 
 #![expect(
-    clippy::indexing_slicing,
     clippy::unwrap_used,
     reason = "a helper that finds something else than it made fails the test"
 )]
 
 mod bounds;
+mod clock;
 mod issuer;
 mod names;
 mod oidc;

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::issuer::{Issuer, Mood, now};
+use crate::clock::now;
+use crate::issuer::{Issuer, Mood};
 use crate::support::{Answer, Running, config};
 
 const CREATE: &str = "PUT /v1/stream/mine";

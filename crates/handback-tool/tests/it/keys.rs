@@ -37,7 +37,8 @@ async fn a_failure_is_an_answer_that_stays() {
     let bench = Bench::new();
     for is_replay in [false, true] {
         let answer = bench.pipeline.call(act("act", "fail", "k")).await.unwrap();
-        let failed = Reply::Failed { message: "it failed".to_owned(), data: Some(json!(1)) };
+        let failed =
+            Reply::Failed { message: "it failed".to_owned(), data: Some(json!(1)), code: None };
         assert_eq!((answer.reply, answer.is_replay), (failed, is_replay));
     }
 }

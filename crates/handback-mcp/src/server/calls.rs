@@ -1,0 +1,216 @@
+//! From what a client asks for to a call.
+
+#![expect(deprecated, reason = "log messages are still a part of the protocol")]
+
+use futures_util::future::BoxFuture;
+use handback_identity::Caller;
+use handback_token::Operation;
+use handback_tool::{
+    Abilities, Answer, Arguments, Continuation, EVENTS_WAITING_MAX, Event, Refusal, Request,
+    Surface,
+};
+use hyper::http::request::Parts;
+use rmcp::model::{
+    InputResponses, JsonObject, LoggingLevel, LoggingMessageNotificationParam,
+    ProgressNotificationParam, ProtocolVersion,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::answers::Brought;
+use super::{CURSOR_ARGUMENT, KEY_META, McpServer};
+
+/// A call as a client asked for it: each of its rounds is made from it.
+#[derive(Clone, Debug)]
+pub(super) struct Incoming {
+    pub(super) caller: Caller,
+    pub(super) operation: Operation,
+    pub(super) name: String,
+    pub(super) arguments: Value,
+    pub(super) key: Option<String>,
+    pub(super) abilities: Abilities,
+    pub(super) continuation: Option<Continuation>,
+}
+
+impl Incoming {
+    pub(super) fn read(
+        server: &McpServer,
+        context: &RequestContext<RoleServer>,
+        operation: Operation,
+        name: String,
+        arguments: Option<JsonObject>,
+        came_back: (Option<String>, Option<InputResponses>),
+    ) -> Result<Self, ErrorData> {
+        let caller = server.caller(context)?;
+        let mut arguments = arguments.unwrap_or_default();
+        let tool = server.pipeline.registry().named(&caller, operation, &name);
+        let is_paginated = tool.is_some_and(|tool| tool.definition().is_paginated());
+        let cursor = match arguments.remove(CURSOR_ARGUMENT).filter(|_| is_paginated) {
+            None => None,
+            Some(Value::String(cursor)) => Some(cursor),
+            Some(_) => {
+                let message = format!("`{CURSOR_ARGUMENT}` is a string");
+                return Err(ErrorData::invalid_params(message, None));
+            }
+        };
+        let continuation = match (cursor, came_back) {
+            (None, (None, None)) => None,
+            (None, (state, answers)) => {
+                let answers: Map<_, _> = answers.unwrap_or_default().into_iter().collect();
+                Some(Continuation::State { state, answers })
+            }
+            (Some(cursor), (None, None)) => Some(Continuation::Cursor(cursor)),
+            (Some(_), _) => {
+                let message = "a call goes on by a cursor or by request state, not by both";
+                return Err(ErrorData::invalid_params(message, None));
+            }
+        };
+        Ok(Self {
+            caller,
+            operation,
+            name,
+            arguments: Value::Object(arguments),
+            key: key(context)?,
+            abilities: abilities(context),
+            continuation,
+        })
+    }
+
+    pub(super) const fn brought(&self) -> Brought {
+        match self.continuation {
+            None => Brought::Nothing,
+            Some(Continuation::Cursor(_)) => Brought::Cursor,
+            Some(Continuation::State { .. }) => Brought::State,
+        }
+    }
+
+    /// One round.
+    pub(super) fn request(&self, continuation: Option<Continuation>) -> Request {
+        let arguments = Arguments::Given(self.arguments.clone());
+        let mut request = Request::new(
+            self.caller.clone(),
+            Surface::Mcp,
+            self.operation,
+            self.name.clone(),
+            arguments,
+        )
+        .abilities(self.abilities);
+        if let Some(key) = &self.key {
+            request = request.key(key.clone());
+        }
+        match continuation {
+            Some(continuation) => request.continuation(continuation),
+            None => request,
+        }
+    }
+}
+
+/// A round under way, which lives as long as somebody wants it.
+pub(super) type UnderWay = BoxFuture<'static, Result<Answer, Refusal>>;
+
+/// A round under way, and what it tells.
+pub(super) struct Running {
+    pub(super) call: UnderWay,
+    events: mpsc::Receiver<Event>,
+}
+
+impl McpServer {
+    pub(super) fn start(
+        &self,
+        incoming: &Incoming,
+        continuation: Option<Continuation>,
+        cancel: CancellationToken,
+    ) -> Running {
+        let (sender, events) = mpsc::channel(EVENTS_WAITING_MAX);
+        let request = incoming.request(continuation).events(sender).cancel(cancel);
+        let pipeline = std::sync::Arc::clone(&self.pipeline);
+        Running { call: Box::pin(async move { pipeline.call(request).await }), events }
+    }
+}
+
+impl Running {
+    /// Waits for the end, and tells the client what happens on the way.
+    pub(super) async fn told(
+        &mut self,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Answer, Refusal> {
+        let ended = loop {
+            tokio::select! {
+                ended = &mut self.call => break ended,
+                Some(event) = self.events.recv() => tell(context, event).await,
+            }
+        };
+        while let Ok(event) = self.events.try_recv() {
+            tell(context, event).await;
+        }
+        ended
+    }
+}
+
+/// Tells the client of this request something. It may be gone; the call goes on.
+async fn tell(context: &RequestContext<RoleServer>, event: Event) {
+    match event {
+        Event::Progress { done, total, message } => {
+            let Some(token) = context.meta.get_progress_token() else { return };
+            let mut progress = ProgressNotificationParam::new(token, done);
+            if let Some(total) = total {
+                progress = progress.with_total(total);
+            }
+            if let Some(message) = message {
+                progress = progress.with_message(message);
+            }
+            let _ = context.peer.notify_progress(progress).await;
+        }
+        Event::Log { level, data } => {
+            // Newer clients ask for messages with each request.
+            if is_modern(context) && context.meta.log_level().is_none() {
+                return;
+            }
+            let level = serde_json::from_value(level.into()).unwrap_or(LoggingLevel::Info);
+            let message = LoggingMessageNotificationParam::new(level, data);
+            let _ = context.peer.notify_logging_message(message).await;
+        }
+        // The result has all parts.
+        _ => {}
+    }
+}
+
+pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+}
+
+/// The idempotency key of a request: of the message, or of the headers it came with.
+fn key(context: &RequestContext<RoleServer>) -> Result<Option<String>, ErrorData> {
+    if let Some(key) = context.meta.get(KEY_META) {
+        let text = key.as_str().map(str::to_owned);
+        let message = format!("`_meta[\"{KEY_META}\"]` is a string");
+        return text.map(Some).ok_or_else(|| ErrorData::invalid_params(message, None));
+    }
+    let Some(parts) = context.extensions.get::<Parts>() else { return Ok(None) };
+    let named = |name: &str| parts.headers.get(name);
+    let Some(key) = named("idempotency-key").or_else(|| named("x-idempotency-key")) else {
+        return Ok(None);
+    };
+    let text = key.to_str().map(str::to_owned).map(Some);
+    text.map_err(|_| ErrorData::invalid_params("the idempotency key is no text", None))
+}
+
+fn abilities(context: &RequestContext<RoleServer>) -> Abilities {
+    let capabilities = context.client_capabilities();
+    let Some(Value::Object(can)) = capabilities.and_then(|can| serde_json::to_value(can).ok())
+    else {
+        return Abilities::default();
+    };
+    let elicitation = can.get("elicitation").and_then(Value::as_object);
+    let has = |way: &str| elicitation.is_some_and(|ways| ways.contains_key(way));
+    Abilities {
+        // Without ways, it is forms.
+        forms: elicitation.is_some() && (has("form") || !has("url")),
+        urls: has("url"),
+        sampling: can.contains_key("sampling"),
+        roots: can.contains_key("roots"),
+    }
+}

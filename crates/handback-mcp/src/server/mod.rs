@@ -1,0 +1,105 @@
+//! MCP on the pipeline: what a client asks for becomes a call, and what the call gives becomes what
+//! the client's revision knows.
+//!
+//! | here | there |
+//! |---|---|
+//! | tools, prompts, resources | calls of the pipeline, by operation |
+//! | `arguments.__cursor`, `requestState` | continuations |
+//! | `_meta["dev.handback/idempotency-key"]`, `Idempotency-Key` | the key |
+//! | `*/list` | the registry, in pages with sealed cursors |
+//! | questions | inside of the result, or, to older clients, as requests |
+//! | tasks | calls that go on without a connection; see [`tasks`] |
+
+mod answers;
+mod calls;
+mod changes;
+mod handler;
+mod lists;
+pub mod tasks;
+
+use std::fmt;
+use std::sync::Arc;
+
+use handback_identity::Caller;
+use handback_tool::Pipeline;
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
+
+pub use self::changes::Changes;
+use self::tasks::Tasks;
+
+/// Where a request has its idempotency key.
+pub const KEY_META: &str = "dev.handback/idempotency-key";
+
+/// Where a result has the cursor of the next page.
+pub const NEXT_CURSOR_META: &str = "dev.handback/nextCursor";
+
+/// Where a result says that it is the answer to an earlier try.
+pub const REPLAYED_META: &str = "dev.handback/replayed";
+
+/// Where a result says why there is none.
+pub const REASON_META: &str = "dev.handback/reason";
+
+/// The argument that a cursor comes back in.
+pub const CURSOR_ARGUMENT: &str = "__cursor";
+
+/// What a server says of itself.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct About {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// How it is meant to be used, for models.
+    pub instructions: Option<String>,
+}
+
+/// An MCP server on a pipeline. Clones are the same server.
+#[derive(Clone)]
+pub struct McpServer {
+    pipeline: Arc<Pipeline>,
+    about: Arc<About>,
+    tasks: Tasks,
+    changes: Changes,
+    /// Who calls where the transport does not say: on stdio.
+    caller: Option<Caller>,
+}
+
+impl McpServer {
+    /// A server whose callers come with their requests: the router puts a [`Caller`] among the
+    /// extensions of each.
+    #[must_use]
+    pub fn new(pipeline: Arc<Pipeline>, about: About, tasks: Tasks) -> Self {
+        let about = Arc::new(about);
+        Self { pipeline, about, tasks, changes: Changes::default(), caller: None }
+    }
+
+    /// For one caller, as on stdio.
+    #[must_use]
+    pub fn for_caller(mut self, caller: Caller) -> Self {
+        self.caller = Some(caller);
+        self
+    }
+
+    /// Tells clients that something has changed.
+    #[must_use]
+    pub fn changes(mut self, changes: Changes) -> Self {
+        self.changes = changes;
+        self
+    }
+
+    /// Who calls.
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
+        let parts = context.extensions.get::<hyper::http::request::Parts>();
+        let caller = parts.and_then(|parts| parts.extensions.get::<Caller>());
+        let caller = caller.or(self.caller.as_ref()).cloned();
+        caller.ok_or_else(|| ErrorData::internal_error("nobody said who calls", None))
+    }
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServer").field("about", &self.about).finish_non_exhaustive()
+    }
+}

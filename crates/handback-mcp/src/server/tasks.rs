@@ -1,0 +1,425 @@
+//! Tasks: calls that go on without a connection.
+//!
+//! A call becomes a task at once if its tool says so, else when it has not ended after a moment. Its
+//! record is durable before its id goes out. The id is a handle: it is of use to the caller that made
+//! the call, and to nobody else. Questions of the call wait in the record for their answers.
+//!
+//! A record outlives the process. Work does not: what was cut off has failed, and whether it had its
+//! effect is not known. A call with an idempotency key can be made again with the key, which then
+//! tells.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use handback_identity::{VerifiedPrincipal, binding};
+use handback_store::held::{LookUp, NewValue, SpillId};
+use handback_store::journal::InstanceId;
+use handback_store::{Change, Condition, Kv, KvBatch, Millis};
+use handback_token::Handle;
+use handback_tool::{Answer, CallHeld, Continuation, Inputs, Refusal, Reply};
+use jiff::Timestamp;
+use rand::RngExt as _;
+use rmcp::ErrorData;
+use rmcp::model::{CreateTaskResult, DetailedTask, GetTaskResult, Task, TaskPayload, TaskStatus};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::McpServer;
+use super::answers::{protocol_error, questions, tool_refusal, tool_result, typed};
+use super::calls::{Incoming, UnderWay};
+use crate::Clock;
+
+/// When a call that has not ended becomes a task.
+pub const SLOW_AFTER: Duration = Duration::from_secs(2);
+
+/// How long a record is kept after its last change.
+pub const TASK_LIFE_MS: Millis = 60 * 60 * 1_000;
+
+/// How often a client should ask.
+const POLL_INTERVAL_MS: u64 = 500;
+
+/// Bytes of a result that is kept in its record; what is longer is kept beside it.
+const INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a result that is read back at most.
+const RESULT_BYTES_MAX: usize = 512 << 20;
+
+/// Tasks of one caller that are under way at a time.
+const TASKS_PER_CALLER_MAX: usize = 64;
+
+/// Rounds of answers that wait for a task.
+const UPDATES_WAITING_MAX: usize = 8;
+
+/// The tasks of a server. Clones are the same tasks.
+#[derive(Clone)]
+pub struct Tasks(Arc<Shared>);
+
+struct Shared {
+    kv: Arc<dyn Kv>,
+    held: CallHeld,
+    clock: Clock,
+    instance: [u8; 16],
+    /// This start of the process.
+    start: u64,
+    live: Mutex<HashMap<Handle, Live>>,
+}
+
+/// A task that this process is at.
+struct Live {
+    owner: String,
+    cancel: CancellationToken,
+    answers: mpsc::Sender<Map<String, Value>>,
+}
+
+/// A record, as it is stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Record {
+    owner: String,
+    instance: [u8; 16],
+    start: u64,
+    created_ms: Millis,
+    updated_ms: Millis,
+    state: State,
+}
+
+/// What became of a task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Working,
+    /// The questions, as the protocol has them.
+    InputRequired(Value),
+    Completed(Value),
+    /// The result is kept under this id.
+    CompletedLong([u8; 16]),
+    Failed(Value),
+    Cancelled,
+}
+
+impl Tasks {
+    /// Tasks in a store.
+    #[must_use]
+    pub fn new(kv: Arc<dyn Kv>, held: CallHeld, clock: Clock, instance: InstanceId) -> Self {
+        Self(Arc::new(Shared {
+            kv,
+            held,
+            clock,
+            instance: *instance.as_bytes(),
+            start: rand::rng().random(),
+            live: Mutex::default(),
+        }))
+    }
+
+    /// A call that is under way becomes a task, which is recorded when this returns.
+    pub(super) async fn adopt(
+        &self,
+        server: &McpServer,
+        incoming: Incoming,
+        call: UnderWay,
+        cancel: CancellationToken,
+    ) -> Result<CreateTaskResult, ErrorData> {
+        let id = Handle::generate(&mut rand::rng());
+        let owner = incoming.caller.principal().binding();
+        let (answers, updates) = mpsc::channel(UPDATES_WAITING_MAX);
+        {
+            let mut live = self.0.lock();
+            if live.values().filter(|task| task.owner == owner).count() >= TASKS_PER_CALLER_MAX {
+                return Err(protocol_error(&Refusal::Busy));
+            }
+            live.insert(id, Live { owner: owner.clone(), cancel: cancel.clone(), answers });
+        }
+        let now = (self.0.clock)();
+        let record = Record {
+            owner,
+            instance: self.0.instance,
+            start: self.0.start,
+            created_ms: now,
+            updated_ms: now,
+            state: State::Working,
+        };
+        if let Err(error) = self.0.write(id, &record, Condition::Absent).await {
+            self.0.lock().remove(&id);
+            return Err(error);
+        }
+        let task = record.task(id);
+        let driver = Driver {
+            tasks: self.clone(),
+            server: server.clone(),
+            incoming,
+            id,
+            record,
+            cancel,
+            updates,
+        };
+        tokio::spawn(driver.drive(call));
+        Ok(CreateTaskResult::new(task))
+    }
+
+    /// What is known of a task.
+    pub(super) async fn get(
+        &self,
+        caller: &VerifiedPrincipal,
+        id: &str,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let (id, record) = self.0.own(caller, id).await?;
+        let payload = match record.state.clone() {
+            State::Working => TaskPayload::Working,
+            State::InputRequired(requests) => {
+                TaskPayload::InputRequired { input_requests: typed(requests)? }
+            }
+            State::Completed(result) => TaskPayload::Completed { result: typed(result)? },
+            State::CompletedLong(spill) => {
+                let bytes = self.0.long_result(caller, spill).await?;
+                let result = serde_json::from_slice(&bytes);
+                let result = result.map_err(|_| protocol_error(&Refusal::Broken))?;
+                TaskPayload::Completed { result }
+            }
+            State::Failed(error) => TaskPayload::Failed { error: typed(error)? },
+            State::Cancelled => TaskPayload::Cancelled,
+        };
+        Ok(GetTaskResult::new(DetailedTask::new(record.task(id), payload)))
+    }
+
+    /// Answers for a task. What was not asked for is nothing.
+    pub(super) async fn update(
+        &self,
+        caller: &VerifiedPrincipal,
+        id: &str,
+        answers: Map<String, Value>,
+    ) -> Result<(), ErrorData> {
+        let (id, record) = self.0.own(caller, id).await?;
+        let State::InputRequired(Value::Object(asked)) = record.state else { return Ok(()) };
+        let answers: Map<_, _> =
+            answers.into_iter().filter(|(name, _)| asked.contains_key(name)).collect();
+        let sender = self.0.lock().get(&id).map(|live| live.answers.clone());
+        if let Some(sender) = sender.filter(|_| !answers.is_empty()) {
+            let busy = |_| protocol_error(&Refusal::Busy);
+            sender.try_send(answers).map_err(busy)?;
+        }
+        Ok(())
+    }
+
+    /// The caller does not want it any more. A call that is recorded goes on to its record.
+    pub(super) async fn cancel(
+        &self,
+        caller: &VerifiedPrincipal,
+        id: &str,
+    ) -> Result<(), ErrorData> {
+        let (id, _) = self.0.own(caller, id).await?;
+        let cancel = self.0.lock().get(&id).map(|live| live.cancel.clone());
+        if let Some(cancel) = cancel {
+            cancel.cancel();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tasks({} under way)", self.0.lock().len())
+    }
+}
+
+/// Takes a call to its end.
+struct Driver {
+    tasks: Tasks,
+    server: McpServer,
+    incoming: Incoming,
+    id: Handle,
+    record: Record,
+    cancel: CancellationToken,
+    updates: mpsc::Receiver<Map<String, Value>>,
+}
+
+impl Driver {
+    async fn drive(mut self, first: UnderWay) {
+        let mut call = first;
+        let state = loop {
+            let ended = tokio::select! {
+                ended = &mut call => ended,
+                () = self.cancel.cancelled() => break State::Cancelled,
+            };
+            let (inputs, sealed) = match ended {
+                Ok(Answer { reply: Reply::NeedsInput { inputs, state }, .. }) => (inputs, state),
+                Err(Refusal::Cancelled) => break State::Cancelled,
+                ended => break self.ended(ended).await,
+            };
+            let Some(answers) = self.answers(&inputs).await else { break State::Cancelled };
+            let answers = match answers {
+                Ok(answers) => answers,
+                Err(error) => break failed(&error),
+            };
+            let continuation = Continuation::State { state: Some(sealed), answers };
+            call = self.server.start(&self.incoming, Some(continuation), self.cancel.clone()).call;
+        };
+        self.set(state).await;
+        self.tasks.0.lock().remove(&self.id);
+    }
+
+    /// Asks, and waits for answers; nothing, if the task was cancelled meanwhile.
+    async fn answers(&mut self, inputs: &Inputs) -> Option<Result<Map<String, Value>, ErrorData>> {
+        let asked = questions(inputs, self.incoming.abilities).and_then(|asked| {
+            serde_json::to_value(asked).map_err(|_| protocol_error(&Refusal::Broken))
+        });
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(error) => return Some(Err(error)),
+        };
+        self.set(State::InputRequired(asked)).await;
+        let answers = tokio::select! {
+            answers = self.updates.recv() => answers?,
+            () = self.cancel.cancelled() => return None,
+        };
+        self.set(State::Working).await;
+        Some(Ok(answers))
+    }
+
+    async fn ended(&self, ended: Result<Answer, Refusal>) -> State {
+        let result = match ended {
+            Ok(answer) => tool_result(answer),
+            Err(refusal) => tool_refusal(&refusal, self.incoming.brought()),
+        };
+        let result = result.and_then(|result| {
+            serde_json::to_value(result).map_err(|_| protocol_error(&Refusal::Broken))
+        });
+        match result {
+            Ok(result) => self.tasks.0.kept(self.incoming.caller.principal(), result).await,
+            Err(error) => failed(&error),
+        }
+    }
+
+    async fn set(&mut self, state: State) {
+        self.record.state = state;
+        self.record.updated_ms = (self.tasks.0.clock)();
+        // A record whose store is gone says later that it was cut off.
+        let written = self.tasks.0.write(self.id, &self.record, Condition::Present).await;
+        if let Err(error) = written {
+            tracing::error!(error = %error.message, "what became of a task was not recorded");
+        }
+    }
+}
+
+impl Record {
+    fn task(&self, id: Handle) -> Task {
+        let status = match self.state {
+            State::Working => TaskStatus::Working,
+            State::InputRequired(_) => TaskStatus::InputRequired,
+            State::Completed(_) | State::CompletedLong(_) => TaskStatus::Completed,
+            State::Failed(_) => TaskStatus::Failed,
+            State::Cancelled => TaskStatus::Cancelled,
+        };
+        Task::new(id.to_string(), status, time(self.created_ms), time(self.updated_ms))
+            .with_ttl_ms(TASK_LIFE_MS)
+            .with_poll_interval_ms(POLL_INTERVAL_MS)
+    }
+}
+
+impl Shared {
+    /// A task of this caller. Others' tasks, unknown ones and mistyped ids answer alike.
+    async fn own(
+        &self,
+        caller: &VerifiedPrincipal,
+        id: &str,
+    ) -> Result<(Handle, Record), ErrorData> {
+        let unknown = || {
+            let data = json!({"reason": "invalid"});
+            ErrorData::invalid_params("there is no such task", Some(data))
+        };
+        let id = Handle::parse(id).map_err(|_| unknown())?;
+        let (kv, now) = (Arc::clone(&self.kv), (self.clock)());
+        let row = tokio::task::spawn_blocking(move || kv.get(&key(id), now)).await;
+        let row = match row {
+            Ok(Ok(row)) => row,
+            _ => return Err(protocol_error(&Refusal::Unavailable)),
+        };
+        let record = row.and_then(|row| serde_json::from_slice::<Record>(&row).ok());
+        let record = record.filter(|record| {
+            binding::parse(&record.owner).is_some_and(|owner| owner.matches(caller))
+        });
+        let mut record = record.ok_or_else(unknown)?;
+        let is_open = matches!(record.state, State::Working | State::InputRequired(_));
+        let was_here = record.instance == self.instance;
+        if is_open && was_here && !self.lock().contains_key(&id) {
+            // It may have ended a moment ago; else a process before this one was at it.
+            if record.start != self.start {
+                record.state = failed(&protocol_error(&Refusal::Ambiguous));
+            }
+        }
+        Ok((id, record))
+    }
+
+    async fn write(&self, id: Handle, record: &Record, when: Condition) -> Result<(), ErrorData> {
+        let unavailable = || protocol_error(&Refusal::Unavailable);
+        let value = Bytes::from(serde_json::to_vec(record).map_err(|_| unavailable())?);
+        let until = Some(record.updated_ms + TASK_LIFE_MS);
+        let batch = KvBatch {
+            conditions: vec![(key(id), when)],
+            changes: vec![(key(id), Change::Put { value, until })],
+        };
+        let (kv, now) = (Arc::clone(&self.kv), record.updated_ms);
+        let written = tokio::task::spawn_blocking(move || kv.write(&batch, now)).await;
+        written.map_err(|_| unavailable())?.map_err(|_| unavailable())
+    }
+
+    /// A result for a record: what is long is kept beside it.
+    async fn kept(&self, owner: &VerifiedPrincipal, result: Value) -> State {
+        let bytes = result.to_string().into_bytes();
+        if bytes.len() <= INLINE_BYTES_MAX {
+            return State::Completed(result);
+        }
+        let (held, owner, now) = (self.held.clone(), owner.clone(), (self.clock)());
+        let spill = move || {
+            let new = NewValue::new("task").fixed_life(TASK_LIFE_MS).unmetered();
+            held.spill(&owner, new, &bytes, &mut rand::rng(), now)
+        };
+        match tokio::task::spawn_blocking(spill).await {
+            Ok(Ok(id)) => State::CompletedLong(id.to_bytes()),
+            _ => failed(&protocol_error(&Refusal::TooLarge)),
+        }
+    }
+
+    async fn long_result(
+        &self,
+        owner: &VerifiedPrincipal,
+        id: [u8; 16],
+    ) -> Result<Vec<u8>, ErrorData> {
+        let (held, owner, now) = (self.held.clone(), owner.clone(), (self.clock)());
+        let read = move || {
+            let LookUp::Found(found) = held.look_up_spill(SpillId::from_bytes(id), &owner, now)?
+            else {
+                return Ok(None);
+            };
+            held.read(&found, now)?.read_whole(RESULT_BYTES_MAX)
+        };
+        match tokio::task::spawn_blocking(read).await {
+            Ok(Ok(Some(bytes))) => Ok(bytes),
+            _ => Err(protocol_error(&Refusal::Unavailable)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Handle, Live>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The key of a record.
+fn key(id: Handle) -> Bytes {
+    Bytes::from(format!("mcp/task/{{{id}}}"))
+}
+
+fn failed(error: &ErrorData) -> State {
+    State::Failed(
+        serde_json::to_value(error)
+            .unwrap_or_else(|_| json!({"code": -32603, "message": "the task failed"})),
+    )
+}
+
+fn time(ms: Millis) -> String {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |time| time.to_string())
+}
