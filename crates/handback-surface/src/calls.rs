@@ -6,13 +6,21 @@ use handback_tool::{Answer, Content, Pipeline, Refusal, Request};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::task::JoinHandle;
 
 /// Makes a call that runs to its end, whether the one who asked is still there or not.
 pub(crate) async fn call(pipeline: &Arc<Pipeline>, request: Request) -> Result<Answer, Refusal> {
+    spawn(pipeline, request).await.unwrap_or(Err(Refusal::Broken))
+}
+
+/// The same, to be waited for later: a task of its own, as what waits is dropped with its
+/// connection.
+pub(crate) fn spawn(
+    pipeline: &Arc<Pipeline>,
+    request: Request,
+) -> JoinHandle<Result<Answer, Refusal>> {
     let pipeline = Arc::clone(pipeline);
-    // In a task of its own: what waits here is dropped with its connection.
-    let task = tokio::spawn(async move { pipeline.call(request.runs_on()).await });
-    task.await.unwrap_or(Err(Refusal::Broken))
+    tokio::spawn(async move { pipeline.call(request.runs_on()).await })
 }
 
 /// A result as JSON.

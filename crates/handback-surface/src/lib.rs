@@ -9,3 +9,4 @@ mod calls;
 pub mod duplex;
 pub mod guard;
 pub mod streams;
+pub mod tools;

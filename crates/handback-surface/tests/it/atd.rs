@@ -128,7 +128,7 @@ async fn a_walk_meets_every_item_once() {
             all.extend(page["result"].as_array().unwrap().clone());
             let Some(cursor) = page["next_cursor"].as_str() else { break };
             assert!(cursor.len() <= 512);
-            page = client.go_on("numbers", &cursor.to_owned()).await;
+            page = client.go_on("numbers", cursor).await;
         }
         assert_eq!(all, (5..15).map(Value::from).collect::<Vec<_>>());
         assert!(page.get("next_cursor").is_none());

@@ -131,7 +131,8 @@ impl Bench {
     pub(crate) fn last_line(&self) -> (Value, Value) {
         let text = String::from_utf8(self.paper.0.lock().unwrap().clone()).unwrap();
         let line: Value = serde_json::from_str(text.lines().next_back().unwrap()).unwrap();
-        (line["decision"].clone(), line["reason"].clone())
+        let member = |name| line.get(name).cloned().unwrap_or_default();
+        (member("decision"), member("reason"))
     }
 }
 

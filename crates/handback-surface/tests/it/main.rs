@@ -8,4 +8,5 @@ mod bench;
 mod handlers;
 mod late;
 mod stores;
+mod tools;
 mod world;
