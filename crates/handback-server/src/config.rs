@@ -47,6 +47,7 @@ pub struct ServerConfig {
     pub(crate) tokens: SealerConfig,
     pub(crate) registry: Registry,
     pub(crate) audit: Option<PathBuf>,
+    pub(crate) socket: Option<PathBuf>,
     #[cfg(debug_assertions)]
     pub(crate) kill_at: Option<crate::KillPoint>,
     #[cfg(debug_assertions)]
@@ -83,6 +84,7 @@ impl ServerConfig {
             tokens: SealerConfig::default(),
             registry: Registry::new(),
             audit: None,
+            socket: None,
             #[cfg(debug_assertions)]
             kill_at: None,
             #[cfg(debug_assertions)]
@@ -135,6 +137,12 @@ impl ServerConfig {
     /// Writes who called what, and how it ended, to the end of this file.
     pub fn audit(mut self, file: PathBuf) -> Self {
         self.audit = Some(file);
+        self
+    }
+
+    /// Takes calls of tools on a UNIX socket as well.
+    pub fn socket(mut self, path: PathBuf) -> Self {
+        self.socket = Some(path);
         self
     }
 

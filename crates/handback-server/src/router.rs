@@ -9,6 +9,7 @@ use handback_surface::body::ReplyBody;
 use handback_surface::duplex::{self, DuplexRoutes};
 use handback_surface::guard::{Guard, Turned};
 use handback_surface::streams::{Mode, PREFIX, StreamRoutes};
+use handback_surface::tools;
 use http_body_util::Limited;
 use hyper::body::Body;
 use hyper::header::{
@@ -121,7 +122,8 @@ impl Router {
             // Public keys have no owner.
             return self.streams.handle(request, &VerifiedPrincipal::unauthenticated()).await;
         }
-        if path == MCP || path == duplex::PATH || path.starts_with(PREFIX) {
+        let is_tool = path == MCP || tools::is_ours(path);
+        if is_tool || path == duplex::PATH || path.starts_with(PREFIX) {
             return self.for_callers(request).await;
         }
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -158,6 +160,9 @@ impl Router {
             request.extensions_mut().insert(caller);
             let reply = self.tools.mcp.handle(request, &principal).await;
             return reply.map(ReplyBody::Boxed);
+        }
+        if tools::is_ours(request.uri().path()) {
+            return tools::handle(request, &caller, &self.tools.pipeline).await;
         }
         if request.uri().path() == duplex::PATH {
             return self.duplex.handle(request, caller.principal().clone());

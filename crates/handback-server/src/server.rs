@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use handback_identity::{InvalidIdentity, UnixPeers};
 use handback_store::{
     EmbeddedOptions, EmbeddedStore, Encrypted, Kv, Log, MemoryStore, OpenError, StoreError,
 };
 use handback_stream::{PublicKey, RecoverError};
+use handback_surface::atd;
 use handback_surface::duplex::{DuplexRoutes, DuplexSettings};
 use handback_surface::guard::Guard;
 use handback_surface::streams::{
@@ -37,6 +39,7 @@ pub struct Server {
     kv: Arc<dyn Kv>,
     key: PublicKey,
     tls: Option<Arc<Tls>>,
+    socket: Option<(atd::Listener, UnixPeers)>,
 }
 
 /// Has a server read again what may have changed: the file of identities, the certificate.
@@ -97,6 +100,18 @@ pub enum StartError {
     /// Tools.
     #[error(transparent)]
     Tools(#[from] ToolsError),
+    /// The UNIX socket.
+    #[error("cannot listen on {}", path.display())]
+    Socket {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The id of the server.
+    #[error("the id of the server cannot name its peers")]
+    ServerId(#[from] InvalidIdentity),
 }
 
 impl Server {
@@ -151,6 +166,14 @@ impl Server {
         let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
         let mut settings_duplex = DuplexSettings::default();
         settings_duplex.resume_ttl = Duration::from_secs(config.tokens.resume_ttl_s.into());
+        let socket = match config.socket {
+            None => None,
+            Some(path) => {
+                let listener = atd::listen(&path);
+                let listener = listener.map_err(|source| StartError::Socket { path, source })?;
+                Some((listener, UnixPeers::new(&server_id)?))
+            }
+        };
         let tools = ToolParts {
             registry: config.registry,
             permissions: config.permissions,
@@ -175,7 +198,7 @@ impl Server {
             tools,
             limits: config.limits,
         };
-        Ok(Self { listener, address, router: Arc::new(router), streams, kv, key, tls })
+        Ok(Self { listener, address, router: Arc::new(router), streams, kv, key, tls, socket })
     }
 
     /// Where it listens.
@@ -207,8 +230,18 @@ impl Server {
         let sweeper =
             tokio::spawn(sweep(self.kv, Arc::clone(&self.streams), Arc::clone(&self.router)));
         let keeper = tokio::spawn(Arc::clone(&self.router.identity).keep());
+        let socket = self.socket.map(|(listener, peers)| {
+            let pipeline = Arc::clone(&self.router.tools.pipeline);
+            tokio::spawn(listener.serve(peers, pipeline, atd::Settings::default(), stop.clone()))
+        });
         connections::serve(self.listener, Arc::clone(&self.router), self.tls, stop).await;
         keeper.abort();
+        if let Some(mut socket) = socket
+            && tokio::time::timeout(SOCKET_DRAIN_TIME, &mut socket).await.is_err()
+        {
+            tracing::warn!("calls on the socket were cut that did not end in time");
+            socket.abort();
+        }
         if tokio::time::timeout(DUPLEX_DRAIN_TIME, self.router.duplex.drained()).await.is_err() {
             tracing::warn!("duplex connections were cut that did not end in time");
         }
@@ -218,6 +251,9 @@ impl Server {
         let _ = stopped.await;
     }
 }
+
+/// How long calls on the socket may take to end, once the server stops.
+const SOCKET_DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// How long duplex connections may take to end, once they were told to.
 const DUPLEX_DRAIN_TIME: Duration = Duration::from_secs(5);

@@ -49,7 +49,6 @@ pub(crate) struct ToolParts {
 /// Tools that can be called.
 #[derive(Debug)]
 pub(crate) struct Tools {
-    #[expect(dead_code, reason = "other surfaces than MCP will ask it")]
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) mcp: Front<McpServer>,
     held: CallHeld,

@@ -1,11 +1,13 @@
-//! Bodies of responses: whole, or as they come.
+//! Bodies: of responses, whole or as they come; of requests, within bounds.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
 use http_body_util::combinators::BoxBody;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
@@ -110,4 +112,65 @@ impl Body for ReplyBody {
             Self::Sent(_) | Self::Made(_) => SizeHint::default(),
         }
     }
+}
+
+/// How long the body of a request may take to arrive: the largest one, on a slow line.
+pub(crate) const BODY_TIME: Duration = Duration::from_secs(60);
+
+/// Of a body that is too large, so many times what is taken is read before it is refused, so that
+/// clients that send all of it before they listen get the answer.
+const DRAINED_TIMES: usize = 4;
+
+/// Why the body of a request was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// It is larger than it may be.
+    TooLarge,
+    /// It took more than [`BODY_TIME`].
+    TooSlow,
+    /// It ended too early.
+    Cut,
+}
+
+/// Reads a body of at most `max` bytes.
+pub(crate) async fn read<B>(body: B, max: usize) -> Result<Bytes, Unread>
+where
+    B: Body<Data = Bytes> + Send,
+{
+    tokio::time::timeout(BODY_TIME, whole(body, max)).await.unwrap_or(Err(Unread::TooSlow))
+}
+
+async fn whole<B>(body: B, max: usize) -> Result<Bytes, Unread>
+where
+    B: Body<Data = Bytes> + Send,
+{
+    let is_too_large = body.size_hint().lower() > max as u64;
+    let mut body = std::pin::pin!(body);
+    if is_too_large {
+        let mut drained = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            drained += frame.data_ref().map_or(0, Bytes::len);
+            if drained > max.saturating_mul(DRAINED_TIMES) {
+                break;
+            }
+        }
+        return Err(Unread::TooLarge);
+    }
+    // Most bodies are one piece, which is taken as it is.
+    let (mut first, mut joined) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(|_| Unread::Cut)?.into_data() else { continue };
+        if first.len().max(joined.len()) + piece.len() > max {
+            return Err(Unread::TooLarge);
+        }
+        if first.is_empty() {
+            first = piece;
+            continue;
+        }
+        if joined.is_empty() {
+            joined.extend_from_slice(&first);
+        }
+        joined.extend_from_slice(&piece);
+    }
+    Ok(if joined.is_empty() { first } else { joined.freeze() })
 }

@@ -51,7 +51,7 @@ pub struct AuditLine<'a> {
     /// The fingerprint of the idempotency key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// How it ended: `answered`, `replayed`, `failed`, `refused` or `cancelled`.
+    /// How it ended: `answered`, `replayed`, `failed`, `checked`, `refused` or `cancelled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<&'static str>,
     /// Why, if it was refused.
@@ -63,6 +63,14 @@ pub struct AuditLine<'a> {
     /// How long it took, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
+}
+
+impl AuditLine<'_> {
+    fn refuse(&mut self, refusal: &Refusal) {
+        let is_cancelled = *refusal == Refusal::Cancelled;
+        self.decision = Some(if is_cancelled { "cancelled" } else { "refused" });
+        self.reason = Some(refusal.reason());
+    }
 }
 
 /// Lines of JSON.
@@ -178,11 +186,18 @@ impl Entry {
                 };
                 line.minted = minted.map(|token| TokenFingerprint::of(token).to_string());
             }
-            Err(refusal) => {
-                let is_cancelled = *refusal == Refusal::Cancelled;
-                line.decision = Some(if is_cancelled { "cancelled" } else { "refused" });
-                line.reason = Some(refusal.reason());
-            }
+            Err(refusal) => line.refuse(refusal),
+        }
+        self.sink.write(&line);
+    }
+
+    /// The end of a call that was checked and not made.
+    pub(crate) fn end_checked(mut self, ended: &Result<(), Refusal>) {
+        self.is_over = true;
+        let mut line = self.line("end");
+        match ended {
+            Ok(()) => line.decision = Some("checked"),
+            Err(refusal) => line.refuse(refusal),
         }
         self.sink.write(&line);
     }

@@ -288,6 +288,12 @@ impl Definition {
         self.tasks
     }
 
+    /// How long a call may take.
+    #[must_use]
+    pub const fn longest_call(&self) -> Duration {
+        self.time_limit
+    }
+
     /// Further members of the entry in lists.
     #[must_use]
     pub const fn extra_members(&self) -> &Map<String, Value> {

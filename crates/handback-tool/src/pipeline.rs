@@ -149,6 +149,20 @@ impl Pipeline {
         entry.end(&ended);
         ended
     }
+
+    /// Checks a call that is not to be made: whether it would be refused before its tool is called.
+    /// Nothing is reserved, and nothing that came back is used up.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`].
+    pub async fn check(&self, request: Request) -> Result<(), Refusal> {
+        let parts = &self.shared.parts;
+        let entry = Entry::start(&parts.audit, &parts.clock, rand::rng().random(), &request);
+        let ended = self.shared.try_out(request).await;
+        entry.end_checked(&ended);
+        ended
+    }
 }
 
 /// One call on its way.
@@ -200,6 +214,15 @@ impl Shared {
         };
         let reply = self.seal(&call, recorded)?;
         Ok(Answer { reply, is_replay })
+    }
+
+    /// The checks alone.
+    async fn try_out(&self, request: Request) -> Result<(), Refusal> {
+        let (tool, words) = self.find(&request)?;
+        let _place = self.places.take(request.caller.principal())?;
+        let revocations = self.parts.revocations.current(self.parts.clock.now_ms()).await;
+        let (call, given) = self.open(tool, request, words, revocations)?;
+        check(&call, given).map(|_| ())
     }
 
     fn find(&self, request: &Request) -> Result<(Arc<Registered>, Map<String, Value>), Refusal> {

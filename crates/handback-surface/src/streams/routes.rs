@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use handback_identity::VerifiedPrincipal;
 use handback_store::{Kv, StoreError};
 use handback_stream::{Command, MAX_PAYLOAD_BYTES, NameId, SigningKey, StreamName, View, duplex};
 use handback_token::Sealer;
-use http_body_util::BodyExt as _;
 use hyper::body::Body;
 use hyper::header::{ALLOW, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -18,7 +17,7 @@ use super::driver::Streams;
 use super::params::{Bad, decoded};
 use super::subscriptions::{CONTROL, Subscriptions, Targets};
 use super::ticket::Tickets;
-use crate::body::ReplyBody;
+use crate::body::{self, BODY_TIME, ReplyBody, Unread};
 
 /// What operators choose about streams.
 #[derive(Clone, Debug)]
@@ -78,13 +77,6 @@ pub struct SubscriptionSettings {
 pub const PREFIX: &str = "/v1/stream/";
 
 const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
-
-/// Bytes of a body that is too large that are read before it is refused, so that clients that send
-/// all of it before they listen get the answer.
-const DRAIN_BYTES_MAX: usize = 4 * MAX_PAYLOAD_BYTES;
-
-/// How long a body may take to arrive: the largest one, on a slow line.
-const BODY_TIME: Duration = Duration::from_secs(60);
 
 impl StreamRoutes {
     /// Routes to these streams.
@@ -207,56 +199,22 @@ impl StreamRoutes {
 /// An answer, or another one.
 pub(super) type Answered = Result<Response<ReplyBody>, Box<Response<ReplyBody>>>;
 
-/// Reads a body of at most [`MAX_PAYLOAD_BYTES`], which comes within [`BODY_TIME`].
+/// Reads a body of at most [`MAX_PAYLOAD_BYTES`].
 pub(super) async fn body<B>(body: B) -> Result<Bytes, Box<Response<ReplyBody>>>
 where
     B: Body<Data = Bytes> + Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    tokio::time::timeout(BODY_TIME, whole(body)).await.unwrap_or_else(|_| {
-        let text = format!("the body took more than {} s", BODY_TIME.as_secs());
-        Err(Box::new(answer::error(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", &text)))
+    body::read(body, MAX_PAYLOAD_BYTES).await.map_err(|why| match why {
+        Unread::TooLarge => {
+            let text = format!("the body has more than {MAX_PAYLOAD_BYTES} bytes");
+            Box::new(answer::error(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", &text))
+        }
+        Unread::TooSlow => {
+            let text = format!("the body took more than {} s", BODY_TIME.as_secs());
+            Box::new(answer::error(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", &text))
+        }
+        Unread::Cut => Bad("the body ended too early").into(),
     })
-}
-
-async fn whole<B>(body: B) -> Result<Bytes, Box<Response<ReplyBody>>>
-where
-    B: Body<Data = Bytes> + Send,
-{
-    let too_large = || {
-        let text = format!("the body has more than {MAX_PAYLOAD_BYTES} bytes");
-        Box::new(answer::error(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", &text))
-    };
-    let is_too_large = body.size_hint().lower() > MAX_PAYLOAD_BYTES as u64;
-    let mut body = std::pin::pin!(body);
-    if is_too_large {
-        let mut drained = 0;
-        while let Some(Ok(frame)) = body.frame().await {
-            drained += frame.data_ref().map_or(0, Bytes::len);
-            if drained > DRAIN_BYTES_MAX {
-                break;
-            }
-        }
-        return Err(too_large());
-    }
-    // Most bodies are one piece, which is taken as it is.
-    let (mut first, mut joined) = (Bytes::new(), BytesMut::new());
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Bad("the body ended too early"))?;
-        let Ok(piece) = frame.into_data() else { continue };
-        if first.len().max(joined.len()) + piece.len() > MAX_PAYLOAD_BYTES {
-            return Err(too_large());
-        }
-        if first.is_empty() {
-            first = piece;
-            continue;
-        }
-        if joined.is_empty() {
-            joined.extend_from_slice(&first);
-        }
-        joined.extend_from_slice(&piece);
-    }
-    Ok(if joined.is_empty() { first } else { joined.freeze() })
 }
 
 /// What is answered to who would change a stream of a duplex, which is driven by its connection. The
