@@ -64,6 +64,7 @@ pub struct Definition {
     pub(crate) is_long: bool,
     pub(crate) is_cancellable: bool,
     pub(crate) time_limit: Duration,
+    pub(crate) checks_its_arguments: bool,
     pub(crate) extra: Map<String, Value>,
 }
 
@@ -107,6 +108,7 @@ impl Definition {
             is_long: false,
             is_cancellable: true,
             time_limit: DEFAULT_TIME_LIMIT,
+            checks_its_arguments: false,
             extra: Map::new(),
         }
     }
@@ -195,6 +197,13 @@ impl Definition {
     /// How long a call may take.
     pub const fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
+        self
+    }
+
+    /// Its schema is shown, and not checked: it says itself, in its own words, what does not fit. It
+    /// must bound what it takes, depth included.
+    pub const fn checks_its_arguments(mut self) -> Self {
+        self.checks_its_arguments = true;
         self
     }
 
