@@ -1,5 +1,7 @@
 //! The server: what it is configured with, what it opens, and what it listens on.
 
+pub mod aql_tools;
+mod blocking;
 mod clock;
 mod config;
 mod connections;
