@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use handback_identity::Permissions;
+use handback_page::aql::{self, Catalog};
 use handback_token::{KeyRing, SealerConfig};
 use handback_tool::Registry;
 
@@ -46,6 +47,7 @@ pub struct ServerConfig {
     pub(crate) limits: Limits,
     pub(crate) tokens: SealerConfig,
     pub(crate) registry: Registry,
+    pub(crate) collections: Option<(Catalog, aql::Settings)>,
     pub(crate) audit: Option<PathBuf>,
     pub(crate) socket: Option<PathBuf>,
     #[cfg(debug_assertions)]
@@ -83,6 +85,7 @@ impl ServerConfig {
             limits: Limits::default(),
             tokens: SealerConfig::default(),
             registry: Registry::new(),
+            collections: None,
             audit: None,
             socket: None,
             #[cfg(debug_assertions)]
@@ -131,6 +134,12 @@ impl ServerConfig {
     /// Has these tools, prompts and resources.
     pub fn tools(mut self, registry: Registry) -> Self {
         self.registry = registry;
+        self
+    }
+
+    /// Offers these collections as tools.
+    pub fn collections(mut self, catalog: Catalog, settings: aql::Settings) -> Self {
+        self.collections = Some((catalog, settings));
         self
     }
 

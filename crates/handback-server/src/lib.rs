@@ -25,6 +25,6 @@ pub use faults::{BadKillPoint, KillPoint};
 pub use identity::{Identity, IdentityMode};
 pub use keys::KeyError;
 pub use limits::Limits;
-pub use server::{Reload, Server, StartError};
+pub use server::{Reload, Server, StartError, serve_stdio};
 pub use tls::{TlsError, TlsFiles};
 pub use tools::ToolsError;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handback_identity::{InvalidIdentity, UnixPeers};
+use handback_mcp::server::StdioError;
 use handback_store::{
     EmbeddedOptions, EmbeddedStore, Encrypted, Kv, Log, MemoryStore, OpenError, StoreError,
 };
@@ -100,6 +101,9 @@ pub enum StartError {
     /// Tools.
     #[error(transparent)]
     Tools(#[from] ToolsError),
+    /// MCP on standard input.
+    #[error(transparent)]
+    Stdio(#[from] StdioError),
     /// The UNIX socket.
     #[error("cannot listen on {}", path.display())]
     Socket {
@@ -166,7 +170,8 @@ impl Server {
         let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
         let mut settings_duplex = DuplexSettings::default();
         settings_duplex.resume_ttl = Duration::from_secs(config.tokens.resume_ttl_s.into());
-        let socket = match config.socket {
+        let (is_signing, limits) = (config.signing, config.limits);
+        let socket = match config.socket.clone() {
             None => None,
             Some(path) => {
                 let listener = atd::listen(&path);
@@ -174,18 +179,7 @@ impl Server {
                 Some((listener, UnixPeers::new(&server_id)?))
             }
         };
-        let tools = ToolParts {
-            registry: config.registry,
-            permissions: config.permissions,
-            kv: Arc::clone(&kv),
-            key: keys.data,
-            sealer: Arc::clone(&sealer),
-            in_flight_max: config.limits.calls_per_caller,
-            held_folder: held_folder(&config.store),
-            audit: config.audit,
-            hosts: config.hosts,
-            origins: config.origins,
-        };
+        let tools = ToolParts::of(config, Arc::clone(&kv), keys.data, Arc::clone(&sealer));
         let tools = Tools::open(tools, &time)?;
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
         let routes = StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(sealer);
@@ -193,10 +187,10 @@ impl Server {
             guard,
             streams: routes.with_subscriptions(subscriptions).map_err(RecoverError::Read)?,
             duplex,
-            keys: if config.signing { vec![key] } else { Vec::new() },
+            keys: if is_signing { vec![key] } else { Vec::new() },
             identity,
             tools,
-            limits: config.limits,
+            limits,
         };
         Ok(Self { listener, address, router: Arc::new(router), streams, kv, key, tls, socket })
     }
@@ -289,12 +283,20 @@ async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>, router: Arc<Router>) {
     }
 }
 
-/// Where large values are held.
-fn held_folder(store: &StoreChoice) -> Option<PathBuf> {
-    match store {
-        StoreChoice::Embedded(path) => Some(path.with_file_name("held")),
-        StoreChoice::Memory => None,
-    }
+/// Serves MCP on standard input and output, to the user who started this process, until the input
+/// ends. Nothing is listened on.
+///
+/// # Errors
+///
+/// [`StartError`].
+pub async fn serve_stdio(config: ServerConfig, uid: u32) -> Result<(), StartError> {
+    let server_id = config.server_id.clone().unwrap_or_else(|| config.ring.id().to_string());
+    let peers = UnixPeers::new(&server_id)?;
+    let (_, kv, keys) = open(&config)?;
+    let time = clock(&config);
+    let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
+    let tools = Tools::open(ToolParts::of(config, kv, keys.data, sealer), &time)?;
+    Ok(tools.server.for_caller(peers.caller(uid)).serve_stdio().await?)
 }
 
 /// What tells the time.

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use handback_identity::Permissions;
 use handback_mcp::server::tasks::Tasks;
 use handback_mcp::{About, Front, FrontOptions, McpServer, Stores};
+use handback_page::aql::{self, Catalog};
 use handback_store::held::{HeldError, HeldOptions, HeldStore};
 use handback_store::journal::{InstanceId, Journal, JournalError};
 use handback_store::revocations::RevocationError;
@@ -21,6 +22,9 @@ use handback_tool::{
     RevocationWatch,
 };
 use rand::RngExt as _;
+
+use crate::aql_tools::{self, AqlError, AqlParts};
+use crate::config::{ServerConfig, StoreChoice};
 
 /// What tells the time.
 pub(crate) type Time = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -35,6 +39,7 @@ const INSTANCE_KEY: &[u8] = b"server/instance";
 #[derive(Debug)]
 pub(crate) struct ToolParts {
     pub(crate) registry: Registry,
+    pub(crate) collections: Option<(Catalog, aql::Settings)>,
     pub(crate) permissions: Permissions,
     pub(crate) kv: Arc<dyn Kv>,
     pub(crate) key: DataKey,
@@ -46,11 +51,40 @@ pub(crate) struct ToolParts {
     pub(crate) origins: Vec<String>,
 }
 
+impl ToolParts {
+    /// What a configuration says of tools.
+    pub(crate) fn of(
+        config: ServerConfig,
+        kv: Arc<dyn Kv>,
+        key: DataKey,
+        sealer: Arc<Sealer>,
+    ) -> Self {
+        Self {
+            registry: config.registry,
+            collections: config.collections,
+            permissions: config.permissions,
+            kv,
+            key,
+            sealer,
+            in_flight_max: config.limits.calls_per_caller,
+            // Large values are files.
+            held_folder: match &config.store {
+                StoreChoice::Embedded(path) => Some(path.with_file_name("held")),
+                StoreChoice::Memory => None,
+            },
+            audit: config.audit,
+            hosts: config.hosts,
+            origins: config.origins,
+        }
+    }
+}
+
 /// Tools that can be called.
 #[derive(Debug)]
 pub(crate) struct Tools {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) mcp: Front<McpServer>,
+    pub(crate) server: McpServer,
     held: CallHeld,
     journal: Arc<CallJournal>,
 }
@@ -71,6 +105,9 @@ pub enum ToolsError {
     /// The store.
     #[error("cannot use the store")]
     Store(#[from] StoreError),
+    /// The tools over collections.
+    #[error(transparent)]
+    Collections(#[from] AqlError),
     /// The audit.
     #[error("cannot write the audit to {path}")]
     Audit {
@@ -85,7 +122,7 @@ pub enum ToolsError {
 impl Tools {
     /// Opens everything, and settles what an earlier start left open.
     pub(crate) fn open(parts: ToolParts, time: &Time) -> Result<Self, ToolsError> {
-        let ToolParts { registry, permissions, kv, key, sealer, in_flight_max, .. } = parts;
+        let ToolParts { mut registry, permissions, kv, key, sealer, in_flight_max, .. } = parts;
         let (kv, sealer) = (&kv, &sealer);
         let now = time();
         let instance = instance(&**kv, now)?;
@@ -105,14 +142,27 @@ impl Tools {
                 Arc::new(JsonLines::new(file))
             }
         };
+        let revocations = RevocationWatch::new(Arc::clone(kv), now)?;
+        let clock: Arc<dyn Clock> = Arc::new(TimeOf(Arc::clone(time)));
+        if let Some((catalog, settings)) = parts.collections {
+            let aql = AqlParts {
+                catalog,
+                settings,
+                held: held.clone(),
+                sealer: Arc::clone(sealer),
+                revocations: revocations.clone(),
+                clock: Arc::clone(&clock),
+            };
+            aql_tools::register(&mut registry, aql)?;
+        }
         let pipeline = Arc::new(Pipeline::new(PipelineParts {
             registry: registry.permissions(permissions),
             sealer: Arc::clone(sealer),
             journal: Arc::clone(&journal),
             held: held.clone(),
-            revocations: RevocationWatch::new(Arc::clone(kv), now)?,
+            revocations,
             audit,
-            clock: Arc::new(TimeOf(Arc::clone(time))),
+            clock,
             in_flight_max,
             result_bytes_max: MAX_RESULT_BYTES,
         }));
@@ -128,8 +178,9 @@ impl Tools {
         let mut front = FrontOptions::default();
         front.hosts.extend(parts.hosts);
         front.origins.extend(parts.origins);
-        let mcp = Front::new(move || server.clone(), stores, front);
-        Ok(Self { pipeline, mcp, held, journal })
+        let offered = server.clone();
+        let mcp = Front::new(move || offered.clone(), stores, front);
+        Ok(Self { pipeline, mcp, server, held, journal })
     }
 
     /// Settles and removes what is over, a bounded piece of it. Blocks.

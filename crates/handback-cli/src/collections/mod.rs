@@ -104,6 +104,21 @@ fn catalog(args: &CollectionArgs, output: Output) -> Result<Catalog, Failure> {
     Ok(catalog)
 }
 
+/// The collections of a configuration.
+pub(crate) fn configured<'a>(
+    sources: impl Iterator<Item = (&'a str, &'a str)>,
+    output: Output,
+) -> Result<Catalog, Failure> {
+    let mut catalog = Catalog::new();
+    for (name, source) in sources {
+        let spec = spec::parse(&format!("{name}={source}"));
+        let spec = spec.map_err(|why| Failure::usage(format!("collections.{name}: {why}")))?;
+        let collection = open::open(&spec, false, output)?;
+        catalog.add(&spec.name, "", collection).map_err(Failure::usage)?;
+    }
+    Ok(catalog)
+}
+
 /// The user who runs this process.
 #[cfg(unix)]
 pub(crate) fn own_uid() -> u32 {

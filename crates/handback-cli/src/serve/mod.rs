@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use handback_server::file::{Host, Origin, Parsed, Settings, Within};
-use handback_server::{Reload, Server, ServerConfig, StartError};
+use handback_server::{Reload, Server, ServerConfig, StartError, serve_stdio};
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -18,7 +18,7 @@ use crate::args::RingArgs;
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::{config, config_file, rings};
+use crate::{collections, config, config_file, rings};
 
 /// Run the server: durable streams on this machine
 ///
@@ -46,6 +46,10 @@ pub(crate) struct ServeArgs {
     /// Keep streams in memory only: they are gone when the server stops
     #[arg(long)]
     memory: bool,
+
+    /// Speak MCP on standard input and output, to whoever started this, and listen on nothing
+    #[arg(long, conflicts_with_all = ["listen", "long_poll_ms", "allow_origin", "allow_host"])]
+    stdio: bool,
 
     /// Do not sign events
     #[arg(long)]
@@ -133,8 +137,13 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         (Some(folder), false) => Some(folder.clone()),
         (None, false) => Some(config::data_directory()?),
     };
-    #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "only tests change it"))]
     let mut config = settings.server_config(ring, data.clone())?;
+    if !settings.collections.is_empty() {
+        let sources = settings.collections.iter();
+        let sources = sources.map(|(name, source)| (name.as_str(), source.as_str()));
+        let catalog = collections::configured(sources, output)?;
+        config = config.collections(catalog, settings.page_settings()?);
+    }
     #[cfg(debug_assertions)]
     {
         config = config::faults(config);
@@ -143,6 +152,12 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(error).about("cannot start a runtime".to_owned()))?;
+    if args.stdio {
+        // Standard output is the protocol's.
+        let _log = Log::start();
+        let served = serve_stdio(config, collections::own_uid());
+        return runtime.block_on(served).map(|()| Exit::OK).map_err(failure);
+    }
     let identity = settings.identity_mode()?.name();
     runtime.block_on(serve(config, data, identity, output))
 }

@@ -15,6 +15,7 @@ mod calls;
 mod changes;
 mod handler;
 mod lists;
+mod stdio;
 pub mod tasks;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 
 pub use self::changes::Changes;
+pub use self::stdio::StdioError;
 use self::tasks::Tasks;
 
 /// Where a request has its idempotency key.

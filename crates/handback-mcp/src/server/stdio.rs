@@ -1,0 +1,26 @@
+//! MCP on standard input and output, for the one who started the process.
+
+use rmcp::service::serve_server;
+use rmcp::transport::stdio;
+
+use super::McpServer;
+
+/// Why a client was not served.
+#[derive(Debug, thiserror::Error)]
+#[error("MCP on standard input ended: {0}")]
+#[non_exhaustive]
+pub struct StdioError(String);
+
+impl McpServer {
+    /// Serves the client at the other end until it closes its end. The server must know its caller:
+    /// [`McpServer::for_caller`].
+    ///
+    /// # Errors
+    ///
+    /// [`StdioError`] if the client does not speak the protocol, or something broke.
+    pub async fn serve_stdio(self) -> Result<(), StdioError> {
+        let failed = |error: &dyn std::fmt::Display| StdioError(error.to_string());
+        let running = serve_server(self, stdio()).await.map_err(|error| failed(&error))?;
+        running.waiting().await.map(drop).map_err(|error| failed(&error))
+    }
+}
