@@ -1,5 +1,6 @@
-//! Foreign formats against the published crates themselves.
+//! Foreign formats and clients: the published crates themselves.
 
 mod atd;
+mod atd_sdk;
 mod rmcp;
 mod v1;

@@ -11,7 +11,7 @@ use handback_tool::{Arguments, Continuation, Definition, Pipeline, Request, Surf
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::answer::{self, AUDIENCE_MISMATCH, TIERS, UCAN_INVALID};
 use super::wire::{ClientMessage, Frames, ServerMessage, TooLong, frame};
@@ -86,13 +86,13 @@ where
 {
     let mut wire = Wire { stream, frames: Frames::default(), active: settings.active };
     let mut session = Session { caller, pipeline, settings, client: None };
-    let mut is_greeted = false;
+    let (greeted_by, mut is_greeted) = (Instant::now() + settings.handshake, false);
     loop {
         let next = async {
             if is_greeted {
                 wire.message(settings.idle).await
             } else {
-                let first = timeout(settings.handshake, wire.message(settings.handshake)).await;
+                let first = timeout_at(greeted_by, wire.message(settings.handshake)).await;
                 first.unwrap_or(Ok(Incoming::Nothing))
             }
         };

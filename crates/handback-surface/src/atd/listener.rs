@@ -41,9 +41,8 @@ pub struct Listener {
 /// socket.
 pub fn listen(path: &Path) -> io::Result<Listener> {
     refuse_if_taken(path)?;
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{:08x}", rand::random::<u32>()));
-    let made = PathBuf::from(name);
+    // Beside it, and short: the path of a socket has about a hundred bytes.
+    let made = path.with_file_name(format!(".{:08x}", rand::random::<u32>()));
     let placed = UnixListener::bind(&made).and_then(|listener| {
         fs::set_permissions(&made, fs::Permissions::from_mode(MODE))?;
         let file = identity(&made)?;

@@ -129,6 +129,24 @@ fn event(name: &str, data: &str) -> String {
 mod tests {
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn who_watches_hears_that_it_goes_on() {
+        let (sink, events) = mpsc::channel(1);
+        let call = tokio::spawn(async {
+            tokio::time::sleep(KEEP_ALIVE * 2 + Duration::from_secs(1)).await;
+            Err(Refusal::TimedOut)
+        });
+        let mut feed = Feed { first: None, events, call, ended: None, is_over: false };
+        for _ in 0..2 {
+            assert_eq!(feed.piece().await.unwrap(), ": still there\n\n");
+        }
+        sink.send(Event::Part(json!(1))).await.unwrap();
+        assert_eq!(feed.piece().await.unwrap(), "event: part\ndata: 1\n\n");
+        drop(sink);
+        assert!(feed.piece().await.unwrap().starts_with("event: error\ndata: {\"error\""));
+        assert_eq!(feed.piece().await, None);
+    }
+
     #[test]
     fn lines_of_data_are_lines_of_the_event() {
         let check = |data: &str, expected: &str| {
