@@ -388,7 +388,7 @@ impl Shared {
         permit: &Permit,
         cancel: CancellationToken,
     ) -> CallContext {
-        let Request { caller, operation, name, events, abilities, .. } = &call.request;
+        let Request { caller, operation, name, events, abilities, noted, .. } = &call.request;
         let reservation = permit.reservation.as_ref();
         CallContext {
             principal: caller.principal().clone(),
@@ -408,6 +408,7 @@ impl Shared {
             cancel,
             events: events.clone(),
             abilities: *abilities,
+            noted: Arc::clone(noted),
         }
     }
 
