@@ -5,6 +5,7 @@ mod blocking;
 mod clock;
 mod config;
 mod connections;
+pub mod demo;
 #[cfg(debug_assertions)]
 mod faults;
 pub mod file;

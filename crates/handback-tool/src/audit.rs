@@ -12,7 +12,7 @@ use handback_token::TokenFingerprint;
 use serde::Serialize;
 
 use crate::clock::Clock;
-use crate::request::{Answer, Continuation, Refusal, Reply, Request};
+use crate::request::{Answer, Continuation, Noted, Refusal, Reply, Request};
 
 /// Where lines go.
 pub trait AuditSink: fmt::Debug + Send + Sync {
@@ -54,7 +54,7 @@ pub struct AuditLine<'a> {
     /// How it ended: `answered`, `replayed`, `failed`, `checked`, `refused` or `cancelled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<&'static str>,
-    /// Why, if it was refused.
+    /// Why, if it was refused, by the pipeline or by the tool itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     /// The fingerprint of the continuation that was handed out.
@@ -131,6 +131,7 @@ pub(crate) struct Entry {
     continuation: Option<&'static str>,
     presented: Option<String>,
     key: Option<String>,
+    noted: Noted,
 }
 
 /// Characters of a name that a line has at most: names come from callers.
@@ -164,6 +165,7 @@ impl Entry {
             continuation,
             presented: presented.map(fingerprint),
             key: request.key.as_deref().map(fingerprint),
+            noted: Arc::clone(&request.noted),
         };
         entry.sink.write(&entry.line("start"));
         entry
@@ -217,7 +219,7 @@ impl Entry {
             presented: self.presented.clone(),
             key: self.key.clone(),
             decision: None,
-            reason: None,
+            reason: self.noted.get().copied(),
             minted: None,
             duration_us: duration.map(|micros| u64::try_from(micros).unwrap_or(u64::MAX)),
         }

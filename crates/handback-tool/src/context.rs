@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::input::{Answers, Inputs};
 use crate::outcome::{Outcome, ToolError};
+use crate::request::Noted;
 
 /// Events that wait for a slow reader at most; those after it wait with their tool.
 pub const EVENTS_WAITING_MAX: usize = 64;
@@ -74,6 +75,7 @@ pub struct CallContext {
     pub(crate) events: Option<EventSink>,
     pub(crate) abilities: Abilities,
     pub(crate) log_level: Option<String>,
+    pub(crate) noted: Noted,
 }
 
 /// What the client at the other end can do.
@@ -194,6 +196,12 @@ impl CallContext {
     /// Tells how far it is.
     pub async fn progress(&self, done: f64, total: Option<f64>) {
         self.emit(Event::Progress { done, total, message: None }).await;
+    }
+
+    /// Tells the audit of this call why something was refused that the tool opens itself. The first
+    /// reason counts.
+    pub fn note_reason(&self, reason: &'static str) {
+        let _ = self.noted.set(reason);
     }
 
     /// Becomes ready when the caller does not want the result any more. The work need not watch it:

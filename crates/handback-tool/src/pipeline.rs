@@ -427,7 +427,8 @@ impl Shared {
         permit: &Permit,
         cancel: CancellationToken,
     ) -> CallContext {
-        let Request { caller, operation, name, events, abilities, log_level, .. } = &call.request;
+        let Request { caller, operation, name, events, abilities, log_level, noted, .. } =
+            &call.request;
         let reservation = permit.reservation.as_ref();
         CallContext {
             principal: caller.principal().clone(),
@@ -448,6 +449,7 @@ impl Shared {
             events: events.clone(),
             abilities: *abilities,
             log_level: log_level.clone(),
+            noted: Arc::clone(noted),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a surface hands to the pipeline, and what it gets back.
 
+use std::sync::{Arc, OnceLock};
+
 use handback_identity::Caller;
 use handback_token::{Operation, Outside, Reason};
 use serde_json::{Map, Value};
@@ -29,7 +31,11 @@ pub struct Request {
     pub(crate) cancel: CancellationToken,
     pub(crate) events: Option<EventSink>,
     pub(crate) runs_on: bool,
+    pub(crate) noted: Noted,
 }
+
+/// Why a tool refused something, for the audit of its call.
+pub(crate) type Noted = Arc<OnceLock<&'static str>>;
 
 /// Where a call came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +119,7 @@ impl Request {
             cancel: CancellationToken::new(),
             events: None,
             runs_on: false,
+            noted: Noted::default(),
         }
     }
 

@@ -7,8 +7,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use handback_server::demo::{self, Endpoints};
 use handback_server::file::{Host, Origin, Parsed, Settings, Within};
 use handback_server::{Reload, Server, ServerConfig, StartError, serve_stdio};
+use handback_tool::Registry;
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -51,6 +53,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with_all = ["listen", "long_poll_ms", "allow_origin", "allow_host"])]
     stdio: bool,
 
+    /// Show the demo: a shop of 100,000 orders, as collections and tools
+    #[arg(long)]
+    demo: bool,
+
     /// Do not sign events
     #[arg(long)]
     no_signing: bool,
@@ -85,6 +91,9 @@ impl ServeArgs {
             settings.data = None;
             settings.memory = true;
         }
+        if self.demo {
+            settings.demo = Some(true);
+        }
         if self.no_signing {
             settings.signing = false;
         }
@@ -106,13 +115,6 @@ impl ServeArgs {
     }
 }
 
-/// Keys that are set for surfaces that are not there yet.
-fn without_effect(settings: &Settings) -> Vec<&'static str> {
-    let keys =
-        [("demo", settings.demo == Some(true)), ("collections", !settings.collections.is_empty())];
-    keys.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
-}
-
 /// What is told when the server listens.
 #[derive(Debug, Serialize)]
 struct Listening {
@@ -121,15 +123,15 @@ struct Listening {
     data: Option<String>,
     key: String,
     identity: &'static str,
+    /// Of the demo, for people.
+    #[serde(skip)]
+    intro: Option<String>,
 }
 
 pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
     let (settings, _) = config_file::find(args.config.as_deref(), args.data.as_deref())?;
     let settings = args.over(settings);
     config_file::check(&settings).map_err(hinted)?;
-    for key in without_effect(&settings) {
-        output.note("warning", &format!("{key} is set, and nothing uses it yet"));
-    }
     let ring =
         rings::find_or_make_in(&args.ring(&settings), settings.data.as_deref(), output)?.ring;
     let data = match (&settings.data, settings.memory) {
@@ -138,7 +140,16 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         (None, false) => Some(config::data_directory()?),
     };
     let mut config = settings.server_config(ring, data.clone())?;
-    if !settings.collections.is_empty() {
+    let shows_demo = settings.demo == Some(true);
+    if shows_demo {
+        let folder = data.as_deref().ok_or_else(|| {
+            Failure::usage("the demo needs a data directory").hint("leave --memory out")
+        })?;
+        let mut registry = Registry::new();
+        let catalog = demo::register(&mut registry, folder)
+            .map_err(|error| Failure::new(error).about("cannot make the demo".to_owned()))?;
+        config = config.tools(registry).collections(catalog, settings.page_settings()?);
+    } else if !settings.collections.is_empty() {
         let sources = settings.collections.iter();
         let sources = sources.map(|(name, source)| (name.as_str(), source.as_str()));
         let catalog = collections::configured(sources, output)?;
@@ -159,15 +170,20 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         return runtime.block_on(served).map(|()| Exit::OK).map_err(failure);
     }
     let identity = settings.identity_mode()?.name();
-    runtime.block_on(serve(config, data, identity, output))
+    let shown = Shown { data, socket: settings.unix_socket.clone(), shows_demo, identity };
+    runtime.block_on(serve(config, shown, output))
 }
 
-async fn serve(
-    config: ServerConfig,
+/// What is told besides.
+struct Shown {
     data: Option<PathBuf>,
+    socket: Option<PathBuf>,
+    shows_demo: bool,
     identity: &'static str,
-    output: Output,
-) -> Result<Exit, Failure> {
+}
+
+async fn serve(config: ServerConfig, shown: Shown, output: Output) -> Result<Exit, Failure> {
+    let Shown { data, socket, shows_demo, identity } = shown;
     let _log = Log::start();
     let _kept = outlive_file_limits()?;
     let server = Server::start(config).await.map_err(failure)?;
@@ -175,10 +191,11 @@ async fn serve(
     let url = format!("{scheme}://{}", server.address());
     let listening = Listening {
         address: server.address().to_string(),
-        url,
+        url: url.clone(),
         data: data.map(|folder| folder.display().to_string()),
         key: server.key().id().to_string(),
         identity,
+        intro: shows_demo.then(|| demo::intro(&Endpoints { http: url, socket })),
     };
     output.answer(&listening)?;
     let (stop, stopped) = watch::channel(false);
@@ -207,7 +224,10 @@ fn hangup() -> Result<Signal, Failure> {
 
 impl fmt::Display for Listening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, data, key, identity, .. } = self;
+        let Self { url, data, key, identity, intro, .. } = self;
+        if let Some(intro) = intro {
+            return write!(f, "Handback listens on {url}\n\n{intro}");
+        }
         let credential =
             if *identity == "none" { "" } else { " -H \"Authorization: Bearer $TOKEN\"" };
         let place = data.as_ref().map_or_else(

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::failure::Failure;
+use super::failure::{Failure, Inside};
 use super::table::Operation;
 use crate::collection::ItemText;
 
@@ -55,6 +55,16 @@ impl Answer {
         match &self.body {
             Body::Failure(failure) => Some(failure),
             _ => None,
+        }
+    }
+
+    /// What the audit is told of it: of the first operation of a batch that has something to tell.
+    #[must_use]
+    pub fn inside(&self) -> Option<&Inside> {
+        match &self.body {
+            Body::Failure(failure) => failure.inside(),
+            Body::Batch(answers) => answers.iter().find_map(|(_, answer)| answer.inside()),
+            Body::Page(_) | Body::Data(_) => None,
         }
     }
 

@@ -78,8 +78,23 @@ pub enum Inside {
     Cursor(Reason),
     /// A cursor opened, but its source has changed or dropped what it stands on.
     CursorOutlived,
+    /// Why a handle was refused.
+    Handle(&'static str),
     /// What the source of a collection said.
     Source(String),
+}
+
+impl Inside {
+    /// Why something that came back was refused, as audit lines name it.
+    #[must_use]
+    pub const fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Cursor(reason) => Some(reason.as_str()),
+            Self::CursorOutlived => Some("outlived"),
+            Self::Handle(reason) => Some(reason),
+            Self::Source(_) => None,
+        }
+    }
 }
 
 /// What a caller learns of a handle that is refused.
@@ -267,20 +282,22 @@ impl Failure {
 
     /// A handle that gives no collection. Nothing of it is repeated: refusals of one kind are equal.
     pub(crate) fn handle(refusal: HandleRefusal) -> Self {
-        let (actual, hint) = match refusal {
+        let (actual, reason, hint) = match refusal {
             HandleRefusal::Expired => {
-                ("expired handle", "Make the call that gave the handle once more")
+                ("expired handle", "expired_handle", "Make the call that gave the handle once more")
             }
             HandleRefusal::Invalid => {
-                ("invalid handle", "List the collections to see what can be read")
+                ("invalid handle", "unknown_handle", "List the collections to see what can be read")
             }
-            HandleRefusal::Mistyped => {
-                ("mistyped handle", "Copy the handle again: a character of it is another one")
-            }
+            HandleRefusal::Mistyped => (
+                "mistyped handle",
+                "mistyped_handle",
+                "Copy the handle again: a character of it is another one",
+            ),
         };
         let mut failure = Self::invalid_type("element_type", "collection", actual);
         failure.details.insert("hint".to_owned(), hint.into());
-        failure
+        Self { inside: Some(Inside::Handle(reason)), ..failure }
     }
 
     /// What a collection answered, as far as a caller may know it. `cursor` names the parameter

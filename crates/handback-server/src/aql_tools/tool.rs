@@ -115,7 +115,10 @@ impl Tool for AqlTool {
                 shared: Arc::clone(&self.shared),
             };
             match self.shared.room.run(move || look.at(ask)).await? {
-                Seen::Ended(outcome) => return outcome,
+                Seen::Ended { outcome, refused } => {
+                    refused.into_iter().for_each(|reason| ctx.note_reason(reason));
+                    return outcome;
+                }
                 Seen::Wait(waiting) => {
                     tokio::time::sleep(Duration::from_millis(waiting.sleep_ms())).await;
                     ask = Ask::Again(waiting);
@@ -133,7 +136,11 @@ enum Ask {
 
 /// What comes of it.
 enum Seen {
-    Ended(Result<Outcome, ToolError>),
+    Ended {
+        outcome: Result<Outcome, ToolError>,
+        /// Why a cursor or a handle was refused.
+        refused: Option<&'static str>,
+    },
     Wait(Waiting),
 }
 
@@ -169,7 +176,10 @@ impl Look {
             Ask::Again(waiting) => shared.engine.resume(&call, waiting, rng),
         };
         match step {
-            Step::Answer(answer) => Seen::Ended(outcome(&answer)),
+            Step::Answer(answer) => Seen::Ended {
+                outcome: outcome(&answer),
+                refused: answer.inside().and_then(Inside::reason),
+            },
             Step::Wait(waiting) => Seen::Wait(waiting),
         }
     }
@@ -177,14 +187,8 @@ impl Look {
 
 /// The envelope, as the result or as what failed.
 fn outcome(answer: &Answer) -> Result<Outcome, ToolError> {
-    match answer.failure().and_then(aql::Failure::inside) {
-        Some(Inside::Cursor(reason)) => {
-            tracing::info!(reason = reason.as_str(), "a cursor was refused");
-        }
-        Some(inside) if answer.is_error() => {
-            tracing::warn!(?inside, "a collection did not answer");
-        }
-        _ => {}
+    if let Some(Inside::Source(why)) = answer.inside() {
+        tracing::warn!(why, "a collection did not answer");
     }
     let envelope = answer.to_json();
     if answer.is_error() {

@@ -45,7 +45,7 @@ pub struct Settings {
     pub origins: Vec<Parsed<Origin>>,
     /// Where the audit goes.
     pub audit: Option<PathBuf>,
-    /// Whether the demo is shown; nothing leaves it to whether there are collections.
+    /// Whether the demo is shown.
     pub demo: Option<bool>,
     /// `[tls]`.
     pub tls: TlsSettings,

@@ -5,11 +5,15 @@
     reason = "a helper that finds something else than it made fails the test"
 )]
 
+mod aql;
+mod bench;
 mod bounds;
 mod clock;
+mod demo;
 mod issuer;
 mod names;
 mod oidc;
 mod roster;
 mod support;
 mod tls;
+mod vectors;
