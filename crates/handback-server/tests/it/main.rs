@@ -1,6 +1,7 @@
 //! A real server, asked over real sockets.
 
 #![expect(
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     reason = "a helper that finds something else than it made fails the test"
 )]
