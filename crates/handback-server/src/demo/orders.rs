@@ -26,7 +26,7 @@ pub(super) struct Args {
     customer: Option<i64>,
     /// Orders of a page, 20 unless told. It may differ from page to page.
     #[serde(default)]
-    #[schemars(range(min = 1, max = 100))]
+    #[schemars(range(min = 1, max = MAX_PAGE_SIZE))]
     page_size: Option<u32>,
 }
 

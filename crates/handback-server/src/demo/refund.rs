@@ -38,7 +38,7 @@ struct Consent {
     /// Whether to refund the order.
     confirm: bool,
     /// Why it is refunded.
-    #[schemars(length(max = 200))]
+    #[schemars(length(max = MAX_REASON_CHARS))]
     reason: String,
 }
 

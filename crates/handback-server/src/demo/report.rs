@@ -26,7 +26,7 @@ pub(super) struct Report {
 pub(super) struct Args {
     /// Milliseconds before each of the ten parts, 1,000 unless told.
     #[serde(default)]
-    #[schemars(range(max = 6000))]
+    #[schemars(range(max = MAX_PAUSE_MS))]
     pause_ms: Option<u32>,
 }
 

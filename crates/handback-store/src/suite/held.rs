@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::{Chance, Engine, runner};
 use crate::held::{
     CHUNK_BYTES, Held, HeldError, HeldOptions, HeldStore, LookUp, MAX_NOTE_BYTES, NewValue,
-    TOMBSTONE_LIFE_MS, VALUE_COST_BYTES,
+    SpillId, TOMBSTONE_LIFE_MS, VALUE_COST_BYTES,
 };
 use crate::{Kv, Millis};
 
@@ -299,6 +299,36 @@ where
     let free = free.expect("it does not count");
     assert!(store.remove_spill(free, &one, 20_000).expect("it works"));
     assert!(!store.remove_spill(free, &one, 20_000).expect("it works"));
+}
+
+pub fn an_id_that_is_given_is_written_once_for_each_principal<E: Engine>()
+where
+    E::Store: Kv,
+{
+    let engine = E::fresh();
+    let store = open(engine.store(), options());
+    let id = SpillId::from_bytes([7; 16]);
+    let write = |who: u8, bytes: &[u8], now| {
+        let new = NewValue::new("copy").fixed_life(10_000);
+        let mut writer = store.spill_writer_under(&person(who), id, new, now)?;
+        writer.write(bytes, now)?;
+        writer.finish(now)
+    };
+    let found = |who: u8, now| {
+        let found = store.look_up_spill(id, &person(who), now).expect("it is read").found();
+        found.map(|held| whole(&store, &held, now))
+    };
+    write(1, b"one", 0).expect("there is room");
+    assert!(matches!(write(1, b"other", 1), Err(HeldError::Gone)));
+    write(2, b"two", 1).expect("it is another one's");
+    assert_eq!(
+        (found(1, 2).as_deref(), found(2, 2).as_deref()),
+        (Some(&b"one"[..]), Some(&b"two"[..]))
+    );
+    assert_eq!(found(3, 2), None);
+    // What was there lately is not written again.
+    assert!(matches!(write(1, b"one", 10_000), Err(HeldError::Gone)));
+    assert_eq!(found(1, 10_000), None);
 }
 
 pub fn a_principal_holds_so_much_however_many_write<E: Engine>()
