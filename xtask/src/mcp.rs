@@ -29,7 +29,8 @@ const FIXTURE: &str = "mcp-fixture";
 
 /// The servers and their arguments. On plain rmcp first: if the suite fails there, the suite or the
 /// fixture is to blame.
-const SERVERS: [(&str, &[&str]); 2] = [("rmcp", &[]), ("front", &["front"])];
+const SERVERS: [(&str, &[&str]); 3] =
+    [("rmcp", &[]), ("front", &["front"]), ("handback", &["handback"])];
 
 /// Several times what the slowest known server takes for a revision.
 const SECONDS_MAX: &str = "300";

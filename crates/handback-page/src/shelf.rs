@@ -48,11 +48,14 @@ impl fmt::Debug for ShelfId {
 
 /// Keeps bytes for a while.
 ///
+/// A shelf is one caller's ([`Own::shelf`](crate::aql::Own::shelf)), or that of all callers of an
+/// engine. It need not check who asks: an id comes out of a cursor that opened for its caller.
+///
 /// A shelf that forgets early makes cursors answer `expired`; one that gives back other bytes than
 /// were put on it makes wrong pages.
 pub trait Shelf: fmt::Debug + Send + Sync {
-    /// Starts to put something on the shelf, to be kept until `until`. What was there under this id
-    /// makes room for it.
+    /// Starts to put something on the shelf, to be kept until `until`. An id stands for the same bytes
+    /// whenever it is used: what is there under it may stay, or make room.
     ///
     /// # Errors
     ///

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use handback_identity::Permissions;
 use handback_token::{KeyRing, SealerConfig};
+use handback_tool::Registry;
 
 use crate::identity::IdentityMode;
 use crate::limits::Limits;
@@ -44,6 +45,9 @@ pub struct ServerConfig {
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) limits: Limits,
     pub(crate) tokens: SealerConfig,
+    pub(crate) registry: Registry,
+    pub(crate) audit: Option<PathBuf>,
+    pub(crate) socket: Option<PathBuf>,
     #[cfg(debug_assertions)]
     pub(crate) kill_at: Option<crate::KillPoint>,
     #[cfg(debug_assertions)]
@@ -78,6 +82,9 @@ impl ServerConfig {
             tls: None,
             limits: Limits::default(),
             tokens: SealerConfig::default(),
+            registry: Registry::new(),
+            audit: None,
+            socket: None,
             #[cfg(debug_assertions)]
             kill_at: None,
             #[cfg(debug_assertions)]
@@ -118,6 +125,24 @@ impl ServerConfig {
     /// Identifies callers so.
     pub fn identity(mut self, mode: IdentityMode) -> Self {
         self.identity = mode;
+        self
+    }
+
+    /// Has these tools, prompts and resources.
+    pub fn tools(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// Writes who called what, and how it ended, to the end of this file.
+    pub fn audit(mut self, file: PathBuf) -> Self {
+        self.audit = Some(file);
+        self
+    }
+
+    /// Takes calls of tools on a UNIX socket as well.
+    pub fn socket(mut self, path: PathBuf) -> Self {
+        self.socket = Some(path);
         self
     }
 

@@ -1,5 +1,7 @@
 //! The server: what it is configured with, what it opens, and what it listens on.
 
+pub mod aql_tools;
+mod blocking;
 mod clock;
 mod config;
 mod connections;
@@ -15,6 +17,7 @@ mod rewound;
 mod router;
 mod server;
 mod tls;
+mod tools;
 
 pub use config::{DEFAULT_LISTEN, ServerConfig, StoreChoice};
 #[cfg(debug_assertions)]
@@ -24,3 +27,4 @@ pub use keys::KeyError;
 pub use limits::Limits;
 pub use server::{Reload, Server, StartError};
 pub use tls::{TlsError, TlsFiles};
+pub use tools::ToolsError;

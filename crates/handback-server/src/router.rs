@@ -3,12 +3,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use handback_identity::{Permissions, VerifiedPrincipal};
+use handback_identity::VerifiedPrincipal;
 use handback_stream::{MAX_PAYLOAD_BYTES, PublicKey};
 use handback_surface::body::ReplyBody;
 use handback_surface::duplex::{self, DuplexRoutes};
 use handback_surface::guard::{Guard, Turned};
 use handback_surface::streams::{Mode, PREFIX, StreamRoutes};
+use handback_surface::tools;
 use http_body_util::Limited;
 use hyper::body::Body;
 use hyper::header::{
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::identity::Identity;
 use crate::limits::Limits;
+use crate::tools::Tools;
 
 /// Everything that answers.
 #[derive(Debug)]
@@ -30,14 +32,15 @@ pub(crate) struct Router {
     pub(crate) duplex: DuplexRoutes,
     pub(crate) keys: Vec<PublicKey>,
     pub(crate) identity: std::sync::Arc<Identity>,
-    /// For the surfaces of tools.
-    #[expect(dead_code, reason = "the surfaces of tools ask it")]
-    pub(crate) permissions: Permissions,
+    pub(crate) tools: Tools,
     pub(crate) limits: Limits,
 }
 
 /// Where receivers of webhooks find what to verify them with.
 const WEBHOOK_KEYS: &str = "/v1/stream/__ds/jwks.json";
+
+/// Where MCP is spoken.
+const MCP: &str = "/mcp";
 
 const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 
@@ -45,13 +48,14 @@ const REQUEST_HEADERS: &str = "content-type, authorization, if-none-match, idemp
      x-idempotency-key, x-idempotency-event-id, x-idempotent-encryption-key, stream-seq, \
      stream-ttl, stream-expires-at, stream-closed, stream-forked-from, stream-fork-offset, \
      stream-fork-sub-offset, producer-id, producer-epoch, producer-seq, producer-acquire, \
-     producer-ticket, stream-wake-token";
+     producer-ticket, stream-wake-token, mcp-protocol-version, mcp-session-id, mcp-method, \
+     mcp-name, last-event-id";
 
 const RESPONSE_HEADERS: &str = "etag, location, retry-after, stream-next-offset, stream-cursor, \
      stream-up-to-date, stream-closed, stream-ttl, stream-expires-at, stream-sse-data-encoding, \
      www-authenticate, \
      producer-epoch, producer-seq, producer-expected-seq, producer-received-seq, \
-     producer-ticket";
+     producer-ticket, mcp-session-id";
 
 /// Seconds for which a preflight is good.
 const PREFLIGHT_S: u64 = 600;
@@ -61,7 +65,7 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 impl Router {
     pub(crate) async fn handle<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
-        B: Body<Data = Bytes> + Send,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let is_preflight = request.method() == Method::OPTIONS;
@@ -93,7 +97,7 @@ impl Router {
     /// Lets no more of a body through than is allowed.
     async fn bounded<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
-        B: Body<Data = Bytes> + Send,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let most = self.limits.body_bytes;
@@ -110,7 +114,7 @@ impl Router {
 
     async fn route<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
-        B: Body<Data = Bytes> + Send,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let path = request.uri().path();
@@ -118,7 +122,8 @@ impl Router {
             // Public keys have no owner.
             return self.streams.handle(request, &VerifiedPrincipal::unauthenticated()).await;
         }
-        if path == duplex::PATH || path.starts_with(PREFIX) {
+        let is_tool = path == MCP || tools::is_ours(path);
+        if is_tool || path == duplex::PATH || path.starts_with(PREFIX) {
             return self.for_callers(request).await;
         }
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -139,7 +144,7 @@ impl Router {
     /// What belongs to somebody: first it is found out who asks.
     async fn for_callers<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
-        B: Body<Data = Bytes> + Send,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let caller = match self.identity.identify(request.headers()).await {
@@ -149,6 +154,16 @@ impl Router {
                 return self.identity.refused(refusal);
             }
         };
+        if request.uri().path() == MCP {
+            let principal = caller.principal().clone();
+            let mut request = request;
+            request.extensions_mut().insert(caller);
+            let reply = self.tools.mcp.handle(request, &principal).await;
+            return reply.map(ReplyBody::Boxed);
+        }
+        if tools::is_ours(request.uri().path()) {
+            return tools::handle(request, &caller, &self.tools.pipeline).await;
+        }
         if request.uri().path() == duplex::PATH {
             return self.duplex.handle(request, caller.principal().clone());
         }

@@ -2,13 +2,16 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use handback_identity::{InvalidIdentity, UnixPeers};
 use handback_store::{
     EmbeddedOptions, EmbeddedStore, Encrypted, Kv, Log, MemoryStore, OpenError, StoreError,
 };
 use handback_stream::{PublicKey, RecoverError};
+use handback_surface::atd;
 use handback_surface::duplex::{DuplexRoutes, DuplexSettings};
 use handback_surface::guard::Guard;
 use handback_surface::streams::{
@@ -23,6 +26,7 @@ use crate::identity::{Identity, IdentityError};
 use crate::keys::{self, KeyError, StoreKeys};
 use crate::router::Router;
 use crate::tls::{Tls, TlsError};
+use crate::tools::{ToolParts, Tools, ToolsError};
 use crate::{clock, connections};
 
 /// A server that listens.
@@ -35,6 +39,7 @@ pub struct Server {
     kv: Arc<dyn Kv>,
     key: PublicKey,
     tls: Option<Arc<Tls>>,
+    socket: Option<(atd::Listener, UnixPeers)>,
 }
 
 /// Has a server read again what may have changed: the file of identities, the certificate.
@@ -92,6 +97,21 @@ pub enum StartError {
     /// What is stored.
     #[error("cannot use what is stored")]
     Streams(#[from] RecoverError<StoreError>),
+    /// Tools.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
+    /// The UNIX socket.
+    #[error("cannot listen on {}", path.display())]
+    Socket {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The id of the server.
+    #[error("the id of the server cannot name its peers")]
+    ServerId(#[from] InvalidIdentity),
 }
 
 impl Server {
@@ -126,7 +146,8 @@ impl Server {
             Some(point) => Arc::new(crate::faults::Killing::new(log, point)),
             None => log,
         };
-        let streams = Streams::open(log, signing, clock(&config), mode)?;
+        let time = clock(&config);
+        let streams = Streams::open(log, signing, Arc::clone(&time), mode)?;
         let listen = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -145,6 +166,27 @@ impl Server {
         let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
         let mut settings_duplex = DuplexSettings::default();
         settings_duplex.resume_ttl = Duration::from_secs(config.tokens.resume_ttl_s.into());
+        let socket = match config.socket {
+            None => None,
+            Some(path) => {
+                let listener = atd::listen(&path);
+                let listener = listener.map_err(|source| StartError::Socket { path, source })?;
+                Some((listener, UnixPeers::new(&server_id)?))
+            }
+        };
+        let tools = ToolParts {
+            registry: config.registry,
+            permissions: config.permissions,
+            kv: Arc::clone(&kv),
+            key: keys.data,
+            sealer: Arc::clone(&sealer),
+            in_flight_max: config.limits.calls_per_caller,
+            held_folder: held_folder(&config.store),
+            audit: config.audit,
+            hosts: config.hosts,
+            origins: config.origins,
+        };
+        let tools = Tools::open(tools, &time)?;
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
         let routes = StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(sealer);
         let router = Router {
@@ -153,10 +195,10 @@ impl Server {
             duplex,
             keys: if config.signing { vec![key] } else { Vec::new() },
             identity,
-            permissions: config.permissions,
+            tools,
             limits: config.limits,
         };
-        Ok(Self { listener, address, router: Arc::new(router), streams, kv, key, tls })
+        Ok(Self { listener, address, router: Arc::new(router), streams, kv, key, tls, socket })
     }
 
     /// Where it listens.
@@ -185,10 +227,21 @@ impl Server {
 
     /// Answers until `stop` says so, then ends what is under way.
     pub async fn run(self, stop: watch::Receiver<bool>) {
-        let sweeper = tokio::spawn(sweep(self.kv, Arc::clone(&self.streams)));
+        let sweeper =
+            tokio::spawn(sweep(self.kv, Arc::clone(&self.streams), Arc::clone(&self.router)));
         let keeper = tokio::spawn(Arc::clone(&self.router.identity).keep());
+        let socket = self.socket.map(|(listener, peers)| {
+            let pipeline = Arc::clone(&self.router.tools.pipeline);
+            tokio::spawn(listener.serve(peers, pipeline, atd::Settings::default(), stop.clone()))
+        });
         connections::serve(self.listener, Arc::clone(&self.router), self.tls, stop).await;
         keeper.abort();
+        if let Some(mut socket) = socket
+            && tokio::time::timeout(SOCKET_DRAIN_TIME, &mut socket).await.is_err()
+        {
+            tracing::warn!("calls on the socket were cut that did not end in time");
+            socket.abort();
+        }
         if tokio::time::timeout(DUPLEX_DRAIN_TIME, self.router.duplex.drained()).await.is_err() {
             tracing::warn!("duplex connections were cut that did not end in time");
         }
@@ -198,6 +251,9 @@ impl Server {
         let _ = stopped.await;
     }
 }
+
+/// How long calls on the socket may take to end, once the server stops.
+const SOCKET_DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// How long duplex connections may take to end, once they were told to.
 const DUPLEX_DRAIN_TIME: Duration = Duration::from_secs(5);
@@ -212,8 +268,10 @@ const SWEEP_ROWS: usize = 2000;
 const COMMIT_STEPS: usize = 20;
 
 /// Removes from the disk what was deleted, or has outlived its time.
-async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>) {
+async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>, router: Arc<Router>) {
     loop {
+        let swept = Arc::clone(&router);
+        let _ = tokio::task::spawn_blocking(move || swept.tools.sweep(clock::now_ms())).await;
         let swept_streams = Arc::clone(&streams);
         // What fails now is tried again later; the writer notices a store that is broken.
         let _ = tokio::task::spawn_blocking(move || {
@@ -228,6 +286,14 @@ async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>) {
             _ => SWEEP_EVERY,
         };
         tokio::time::sleep(wait).await;
+    }
+}
+
+/// Where large values are held.
+fn held_folder(store: &StoreChoice) -> Option<PathBuf> {
+    match store {
+        StoreChoice::Embedded(path) => Some(path.with_file_name("held")),
+        StoreChoice::Memory => None,
     }
 }
 

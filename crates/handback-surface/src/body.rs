@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
+use http_body_util::combinators::BoxBody;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
@@ -20,6 +21,8 @@ pub enum ReplyBody {
     Sent(mpsc::Receiver<Bytes>),
     /// What is made when the connection has room for it.
     Made(Making),
+    /// A body of another crate.
+    Boxed(BoxBody<Bytes, Infallible>),
 }
 
 /// The next piece of a body, and what makes the one after it; nothing at the end.
@@ -37,6 +40,7 @@ impl fmt::Debug for ReplyBody {
             Self::Whole(bytes) => f.debug_tuple("Whole").field(bytes).finish(),
             Self::Sent(_) => f.write_str("Sent(..)"),
             Self::Made(_) => f.write_str("Made(..)"),
+            Self::Boxed(_) => f.write_str("Boxed(..)"),
         }
     }
 }
@@ -75,6 +79,7 @@ impl Body for ReplyBody {
             Self::Sent(receiver) => {
                 receiver.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
+            Self::Boxed(body) => Pin::new(body).poll_frame(context),
             Self::Made(making) => match making.as_mut().poll(context) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Some((bytes, pieces))) => {
@@ -91,7 +96,11 @@ impl Body for ReplyBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Boxed(body) => body.is_end_stream(),
+            Self::Sent(_) | Self::Made(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -99,6 +108,7 @@ impl Body for ReplyBody {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
+            Self::Boxed(body) => body.size_hint(),
             Self::Sent(_) | Self::Made(_) => SizeHint::default(),
         }
     }

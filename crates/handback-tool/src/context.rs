@@ -73,6 +73,7 @@ pub struct CallContext {
     pub(crate) cancel: CancellationToken,
     pub(crate) events: Option<EventSink>,
     pub(crate) abilities: Abilities,
+    pub(crate) log_level: Option<String>,
 }
 
 /// What the client at the other end can do.
@@ -112,6 +113,12 @@ impl CallContext {
     #[must_use]
     pub const fn abilities(&self) -> Abilities {
         self.abilities
+    }
+
+    /// From which level on the caller wants log lines, if it said so.
+    #[must_use]
+    pub fn log_level(&self) -> Option<&str> {
+        self.log_level.as_deref()
     }
 
     /// A key that is the same for every try of this call, and of no other call: to be written with

@@ -81,6 +81,7 @@ pub struct Definition {
     pub(crate) tasks: TaskMode,
     pub(crate) is_cancellable: bool,
     pub(crate) time_limit: Duration,
+    pub(crate) checks_its_arguments: bool,
     pub(crate) extra: Map<String, Value>,
 }
 
@@ -124,6 +125,7 @@ impl Definition {
             tasks: TaskMode::IfSlow,
             is_cancellable: true,
             time_limit: DEFAULT_TIME_LIMIT,
+            checks_its_arguments: false,
             extra: Map::new(),
         }
     }
@@ -217,6 +219,13 @@ impl Definition {
     /// How long a call may take.
     pub const fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
+        self
+    }
+
+    /// Its schema is shown, and not checked: it says itself, in its own words, what does not fit. It
+    /// must bound what it takes, depth included.
+    pub const fn checks_its_arguments(mut self) -> Self {
+        self.checks_its_arguments = true;
         self
     }
 

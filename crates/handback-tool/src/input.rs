@@ -210,6 +210,11 @@ impl Answers {
         })
     }
 
+    /// All answers as they came, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, answer)| (name.as_str(), answer))
+    }
+
     /// An answer as it came.
     #[must_use]
     pub fn raw(&self, name: &str) -> Option<&Value> {

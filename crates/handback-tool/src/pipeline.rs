@@ -427,7 +427,7 @@ impl Shared {
         permit: &Permit,
         cancel: CancellationToken,
     ) -> CallContext {
-        let Request { caller, operation, name, events, abilities, .. } = &call.request;
+        let Request { caller, operation, name, events, abilities, log_level, .. } = &call.request;
         let reservation = permit.reservation.as_ref();
         CallContext {
             principal: caller.principal().clone(),
@@ -447,6 +447,7 @@ impl Shared {
             cancel,
             events: events.clone(),
             abilities: *abilities,
+            log_level: log_level.clone(),
         }
     }
 

@@ -20,6 +20,8 @@ pub const MAX_ARGUMENTS_DEPTH: usize = 32;
 #[derive(Debug, Default)]
 pub struct Registry {
     entries: BTreeMap<(&'static str, String), Arc<Registered>>,
+    /// All of them, in the order in which they were added.
+    order: Vec<Arc<Registered>>,
     templates: Vec<Arc<Registered>>,
     permissions: Permissions,
 }
@@ -106,13 +108,14 @@ impl Registry {
         if is_template {
             self.templates.push(Arc::clone(&registered));
         }
+        self.order.push(Arc::clone(&registered));
         self.entries.insert(key, registered);
         Ok(())
     }
 
-    /// What this caller may call, by name.
+    /// What this caller may call, in the order in which it was added.
     pub fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Definition> {
-        let entries = self.entries.values().map(|entry| &entry.definition);
+        let entries = self.order.iter().map(|entry| &entry.definition);
         entries.filter(|definition| self.allows(caller, definition))
     }
 
@@ -161,6 +164,9 @@ impl Registered {
 
     /// What is wrong with these arguments, as its schema has it.
     pub(crate) fn fault_of(&self, arguments: &Value) -> Option<String> {
+        if self.definition.checks_its_arguments {
+            return None;
+        }
         if depth_exceeds(arguments, MAX_ARGUMENTS_DEPTH) {
             return Some(format!("the arguments are deeper than {MAX_ARGUMENTS_DEPTH}"));
         }

@@ -25,6 +25,7 @@ pub struct Request {
     pub(crate) key: Option<String>,
     pub(crate) client: Option<String>,
     pub(crate) abilities: Abilities,
+    pub(crate) log_level: Option<String>,
     pub(crate) cancel: CancellationToken,
     pub(crate) events: Option<EventSink>,
     pub(crate) runs_on: bool,
@@ -108,6 +109,7 @@ impl Request {
             key: None,
             client: None,
             abilities: Abilities::default(),
+            log_level: None,
             cancel: CancellationToken::new(),
             events: None,
             runs_on: false,
@@ -135,6 +137,12 @@ impl Request {
     /// What the client can do.
     pub const fn abilities(mut self, abilities: Abilities) -> Self {
         self.abilities = abilities;
+        self
+    }
+
+    /// From which level on the caller wants log lines.
+    pub fn log_level(mut self, level: impl Into<String>) -> Self {
+        self.log_level = Some(level.into());
         self
     }
 

@@ -36,7 +36,7 @@ impl RevocationWatch {
 
     /// What is known. If the store does not answer, that is what was known before: it says itself
     /// when it is too old.
-    pub(crate) async fn current(&self, now: Millis) -> Revocations {
+    pub async fn current(&self, now: Millis) -> Revocations {
         let known = self.lock().clone();
         if now.saturating_sub(known.loaded_at()) < FRESH_MS {
             return known;

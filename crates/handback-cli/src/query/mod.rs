@@ -144,6 +144,7 @@ impl Asker {
             caller: self.principal.caller(),
             sealer: &self.sealer,
             now: clock::now(),
+            own: None,
         }
     }
 }

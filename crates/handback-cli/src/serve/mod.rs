@@ -104,12 +104,8 @@ impl ServeArgs {
 
 /// Keys that are set for surfaces that are not there yet.
 fn without_effect(settings: &Settings) -> Vec<&'static str> {
-    let keys = [
-        ("unix_socket", settings.unix_socket.is_some()),
-        ("audit", settings.audit.is_some()),
-        ("demo", settings.demo == Some(true)),
-        ("collections", !settings.collections.is_empty()),
-    ];
+    let keys =
+        [("demo", settings.demo == Some(true)), ("collections", !settings.collections.is_empty())];
     keys.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
 }
 

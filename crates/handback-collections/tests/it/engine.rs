@@ -35,7 +35,8 @@ impl Asker {
     #[track_caller]
     pub(crate) fn ask(&self, request: &Value) -> Value {
         let caller = Caller::dangerous_identified("https://id.example", "alice");
-        let call = Call { endpoint: Endpoint::Read, caller, sealer: &self.sealer, now: NOW };
+        let call =
+            Call { endpoint: Endpoint::Read, caller, sealer: &self.sealer, now: NOW, own: None };
         let request = request.to_string();
         let step = self.engine.answer_bytes(&call, request.as_bytes(), &mut rand::rng());
         let text = step.answer().unwrap().to_json();

@@ -52,6 +52,7 @@ impl Walker {
             caller: Caller::dangerous_identified("https://id.example", "alice"),
             sealer: &self.sealer,
             now: NOW,
+            own: None,
         };
         let step =
             self.engine.answer_bytes(&call, request.to_string().as_bytes(), &mut rand::rng());

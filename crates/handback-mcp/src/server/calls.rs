@@ -32,6 +32,7 @@ pub(super) struct Incoming {
     pub(super) arguments: Value,
     pub(super) key: Option<String>,
     pub(super) abilities: Abilities,
+    pub(super) log_level: Option<String>,
     pub(super) continuation: Option<Continuation>,
 }
 
@@ -75,6 +76,7 @@ impl Incoming {
             arguments: Value::Object(arguments),
             key: key(context)?,
             abilities: abilities(context),
+            log_level: level_name(context.meta.log_level()),
             continuation,
         })
     }
@@ -100,6 +102,9 @@ impl Incoming {
         .abilities(self.abilities);
         if let Some(key) = &self.key {
             request = request.key(key.clone());
+        }
+        if let Some(level) = &self.log_level {
+            request = request.log_level(level.clone());
         }
         match continuation {
             Some(continuation) => request.continuation(continuation),
@@ -165,8 +170,11 @@ async fn tell(context: &RequestContext<RoleServer>, event: Event) {
             let _ = context.peer.notify_progress(progress).await;
         }
         Event::Log { level, data } => {
-            // Newer clients ask for messages with each request.
-            if is_modern(context) && context.meta.log_level().is_none() {
+            // Newer clients say with each request from which level on they want any.
+            let wanted = level_name(context.meta.log_level());
+            let is_wanted =
+                wanted.map_or_else(|| !is_modern(context), |wanted| rank(&level) >= rank(&wanted));
+            if !is_wanted {
                 return;
             }
             let level = serde_json::from_value(level.into()).unwrap_or(LoggingLevel::Info);
@@ -176,6 +184,18 @@ async fn tell(context: &RequestContext<RoleServer>, event: Event) {
         // The result has all parts.
         _ => {}
     }
+}
+
+fn level_name(level: Option<LoggingLevel>) -> Option<String> {
+    let name = serde_json::to_value(level?).ok()?;
+    name.as_str().map(str::to_owned)
+}
+
+/// How important a level is.
+fn rank(level: &str) -> usize {
+    const LEVELS: [&str; 8] =
+        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+    LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len())
 }
 
 pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {

@@ -1,7 +1,7 @@
 //! What is listed, in pages.
 
 use handback_identity::Caller;
-use handback_token::{Context, Cursor, Operation, Refused};
+use handback_token::{Context, Cursor, Operation, Reason, Refused};
 use handback_tool::{Definition, Kind, Pipeline, ToolClass};
 use rmcp::ErrorData;
 use serde::de::DeserializeOwned;
@@ -42,8 +42,8 @@ impl List {
         )
     }
 
-    /// A page for a caller, and the cursor of the next one. Lists are in the order of names, and a
-    /// cursor holds the last name that was shown: what comes and goes shifts nothing.
+    /// A page for a caller, and the cursor of the next one, which holds the last name that was
+    /// shown: what comes and goes shifts nothing.
     pub(super) fn page<T: DeserializeOwned>(
         self,
         pipeline: &Pipeline,
@@ -58,9 +58,12 @@ impl List {
             |refused: Refused| refused_list(self.name(), cursor.unwrap_or_default(), refused);
         let opened = cursor.map(|cursor| bound.open(cursor, now)).transpose().map_err(refuse)?;
         let after = opened.as_ref().map(|opened| opened.payload().to_vec());
-        let visible = pipeline.registry().visible(caller).filter(|entry| self.has(entry.kind()));
-        let mut rest = visible
-            .filter(|entry| after.as_deref().is_none_or(|after| entry.name().as_bytes() > after));
+        let mut rest = pipeline.registry().visible(caller).filter(|entry| self.has(entry.kind()));
+        if let Some(after) = after {
+            // One that is not there any more leads nowhere.
+            let is_there = rest.by_ref().any(|entry| entry.name().as_bytes() == after);
+            is_there.then_some(()).ok_or_else(|| refuse(Reason::Expired.into()))?;
+        }
         let shown: Vec<_> = rest.by_ref().take(PAGE).collect();
         let next = match (shown.last(), rest.next()) {
             (Some(last), Some(_)) => {

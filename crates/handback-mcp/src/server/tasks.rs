@@ -333,14 +333,9 @@ impl Shared {
         let id = Handle::parse(id).map_err(|_| unknown())?;
         let (kv, now) = (Arc::clone(&self.kv), (self.clock)());
         let row = tokio::task::spawn_blocking(move || kv.get(&key(id), now)).await;
-        let row = match row {
-            Ok(Ok(row)) => row,
-            _ => return Err(protocol_error(&Refusal::Unavailable)),
-        };
+        let Ok(Ok(row)) = row else { return Err(protocol_error(&Refusal::Unavailable)) };
         let record = row.and_then(|row| serde_json::from_slice::<Record>(&row).ok());
-        let record = record.filter(|record| {
-            binding::parse(&record.owner).is_some_and(|owner| owner.matches(caller))
-        });
+        let record = record.filter(|record| binding::stored_matches(&record.owner, caller));
         let mut record = record.ok_or_else(unknown)?;
         let is_open = matches!(record.state, State::Working | State::InputRequired(_));
         let was_here = record.instance == self.instance;

@@ -11,6 +11,7 @@ mod cancelling;
 mod client;
 mod handler;
 mod owners;
+mod pipeline;
 mod resuming;
 mod store;
 mod world;

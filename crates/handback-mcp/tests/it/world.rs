@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use handback_identity::{UnixPeers, VerifiedPrincipal};
+use handback_identity::{Caller, UnixPeers};
 use handback_mcp::{Clock, Front, FrontOptions, Stores};
 use handback_token::{KeyRing, Sealer, SealerConfig, UnixTime, ring};
 use http_body_util::{BodyExt as _, Full};
@@ -17,6 +17,7 @@ use hyper::client::conn::http1::SendRequest;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
@@ -97,9 +98,7 @@ impl World {
     }
 
     pub(crate) fn post(&self, user: Option<u32>, message: &Value) -> Ask {
-        let ask = Ask::new(self.address, Method::POST, user);
-        let ask = ask.header("content-type", "application/json");
-        ask.header("accept", "application/json, text/event-stream").body(message.to_string())
+        Ask::post(self.address, user, message)
     }
 
     pub(crate) fn get(&self, user: Option<u32>) -> Ask {
@@ -127,28 +126,30 @@ impl World {
     }
 }
 
-async fn serve(
-    front: Front<Handler>,
+pub(crate) async fn serve<H: ServerHandler>(
+    front: Front<H>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) {
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         let front = front.clone();
         async move {
             let caller = caller(request.headers());
-            Ok::<_, Infallible>(front.handle(request, &caller).await)
+            let principal = caller.principal().clone();
+            request.extensions_mut().insert(caller);
+            Ok::<_, Infallible>(front.handle(request, &principal).await)
         }
     });
     let http = hyper::server::conn::http1::Builder::new();
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-fn caller(headers: &HeaderMap) -> VerifiedPrincipal {
+fn caller(headers: &HeaderMap) -> Caller {
     match headers.get(USER) {
         Some(user) => {
             let user = user.to_str().unwrap().parse().unwrap();
-            UnixPeers::new("test").unwrap().principal(user)
+            UnixPeers::new("test").unwrap().caller(user)
         }
-        None => VerifiedPrincipal::unauthenticated(),
+        None => Caller::unauthenticated(),
     }
 }
 
@@ -159,6 +160,12 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
+    pub(crate) fn post(address: SocketAddr, user: Option<u32>, message: &Value) -> Self {
+        let ask = Self::new(address, Method::POST, user);
+        let ask = ask.header("content-type", "application/json");
+        ask.header("accept", "application/json, text/event-stream").body(message.to_string())
+    }
+
     fn new(address: SocketAddr, method: Method, user: Option<u32>) -> Self {
         let mut request = Request::new(Full::default());
         *request.method_mut() = method;

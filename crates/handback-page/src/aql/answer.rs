@@ -359,6 +359,16 @@ impl Warning {
         }
     }
 
+    /// A list in which not everything is that is held for the caller.
+    pub(crate) fn more_held(listed: usize) -> Self {
+        Self {
+            code: "VALIDATION_TRUNCATED_WARNING",
+            message: format!("Only {listed} of your held results are listed"),
+            details: json!({"field": "held results", "limit": listed}),
+            severity: "medium",
+        }
+    }
+
     pub(crate) fn slow(hint: &str) -> Self {
         Self {
             code: "PERFORMANCE_SLOW_QUERY_WARNING",

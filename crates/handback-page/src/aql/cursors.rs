@@ -6,6 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::engine::Call;
 use super::failure::Failure;
+use super::own::Own;
 use super::params::Params;
 use crate::place::Place;
 use crate::scalar::Scalar;
@@ -15,8 +16,12 @@ use crate::shelf::{SHELF_ID_BYTES, Shelf, ShelfId};
 /// A place that is longer than this is not kept: it would be a copy of the data.
 const MAX_KEPT_PLACE_BYTES: usize = 1 << 20;
 
-/// How long a kept place lives: as long as the longest cursor.
-const KEPT_PLACE_S: u64 = 86_400;
+/// The longest life of a cursor: what it stands on is kept for at least that.
+const LONGEST_CURSOR_S: u64 = 86_400;
+
+/// For how long a place keeps its id. It is kept until the last cursor that is made in this time has
+/// ended, so that it is written once in it and never prolonged.
+const PLACE_PERIOD_S: u64 = 86_400;
 
 /// A cursor with less life than this is sealed anew when a waiting page gives it back.
 const RENEW_BELOW_S: u64 = 300;
@@ -25,6 +30,7 @@ const RENEW_BELOW_S: u64 = 300;
 pub(crate) struct Cursors<'a> {
     bound: Bound<'a, Cursor>,
     shelf: &'a dyn Shelf,
+    own: Option<&'a dyn Own>,
     now: UnixTime,
     opened: Option<(String, Opened<Cursor>)>,
 }
@@ -49,7 +55,7 @@ impl<'a> Cursors<'a> {
             .sealer
             .bind::<Cursor>(&context)
             .map_err(|error| Failure::internal("cursors cannot be made", error.to_string()))?;
-        Ok(Self { bound, shelf, now: call.now, opened: None })
+        Ok(Self { bound, shelf, own: call.own, now: call.now, opened: None })
     }
 
     /// Opens the cursor of a request. `at` is the time of the request.
@@ -61,6 +67,9 @@ impl<'a> Cursors<'a> {
     ) -> Result<Place, Failure> {
         let refused = |refused| Failure::cursor(param_name, refused);
         let opened = self.bound.open(cursor, at).map_err(refused)?;
+        if self.own.is_some_and(|own| own.is_revoked(opened.slot(), opened.expires_at())) {
+            return Err(refused(Reason::Revoked.into()));
+        }
         let malformed = || refused(Reason::Malformed.into());
         let place = Place::decode(opened.payload()).ok_or_else(malformed)?;
         let place = match place {
@@ -118,8 +127,13 @@ impl<'a> Cursors<'a> {
             let (limit, actual) = (MAX_KEPT_PLACE_BYTES as u64, payload.len() as u64);
             return Err(Failure::too_large("sort_value", limit, Some(actual), "bytes"));
         }
-        let id = id_of(payload);
-        let until = UnixTime::from_secs(self.now.as_secs().saturating_add(KEPT_PLACE_S));
+        let period = self.now.as_secs() / PLACE_PERIOD_S;
+        let id = id_of(payload, period);
+        if self.shelf.open(id, self.now).map_err(unkept)?.is_some() {
+            return Ok(id);
+        }
+        let end = period.saturating_add(1).saturating_mul(PLACE_PERIOD_S);
+        let until = UnixTime::from_secs(end.saturating_add(LONGEST_CURSOR_S));
         let mut writer = self.shelf.put(id, self.now, until).map_err(unkept)?;
         writer.write(payload).map_err(unkept)?;
         writer.finish().map_err(unkept)?;
@@ -140,9 +154,12 @@ impl<'a> Cursors<'a> {
     }
 }
 
-/// The id of a place: what it says, so that nobody finds another one under it.
-fn id_of(payload: &[u8]) -> ShelfId {
-    let digest = Sha256::new().chain_update(b"handback kept place 1").chain_update(payload);
+/// The id of a place: what it says and when, so that nobody finds another one under it.
+fn id_of(payload: &[u8], period: u64) -> ShelfId {
+    let digest = Sha256::new()
+        .chain_update(b"handback kept place 2")
+        .chain_update(period.to_be_bytes())
+        .chain_update(payload);
     let digest: [u8; 32] = digest.finalize().into();
     let mut id = [0; SHELF_ID_BYTES];
     id.iter_mut().zip(digest).for_each(|(byte, digested)| *byte = digested);

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use handback_token::{Caller, Sealer, UnixTime};
+use handback_token::{Caller, Handle, HandleError, Sealer, UnixTime};
 use rand_core::CryptoRng;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Body};
 use super::catalog::Catalog;
-use super::failure::{Code, Failure, shortened};
+use super::failure::{Code, Failure, HandleRefusal, shortened};
+use super::own::{Own, OwnError};
 use super::page::Paged;
 use super::params::Params;
 use super::request;
@@ -30,7 +31,7 @@ pub struct Engine {
     pub(crate) catalog: Catalog,
     pub(crate) settings: Settings,
     table: Table,
-    pub(crate) shelf: Arc<dyn Shelf>,
+    shelf: Arc<dyn Shelf>,
     /// Snapshots that were read lately, with their index.
     snapshots: Mutex<VecDeque<(ShelfId, Arc<Snapshot>)>>,
 }
@@ -47,6 +48,8 @@ pub struct Call<'a> {
     pub sealer: &'a Sealer,
     /// The time.
     pub now: UnixTime,
+    /// What belongs to the caller. Without it there are no handles, and the engine's shelf is used.
+    pub own: Option<&'a dyn Own>,
 }
 
 /// Which tool was called.
@@ -245,11 +248,11 @@ impl Engine {
         let operation = params.operation;
         check_endpoint(operation, call.endpoint)?;
         match operation {
-            Operation::Introspect => introspect::answer(self, params)
+            Operation::Introspect => introspect::answer(self, call, params)
                 .and_then(|data| self.data_of(operation, &data, budget)),
-            Operation::GetElement => self.get(params, budget).map(Done::Answer),
+            Operation::GetElement => self.get(call, params, budget).map(Done::Answer),
             Operation::CountElements => {
-                self.count(params).and_then(|data| self.data_of(operation, &data, budget))
+                self.count(call, params).and_then(|data| self.data_of(operation, &data, budget))
             }
             Operation::ListCollections
             | Operation::ListElements
@@ -331,9 +334,9 @@ impl Engine {
         }
     }
 
-    fn get(&self, params: &Params, budget: usize) -> Result<Answer, Failure> {
+    fn get(&self, call: &Call<'_>, params: &Params, budget: usize) -> Result<Answer, Failure> {
         let limit = budget.saturating_sub(DATA_ENVELOPE_BYTES);
-        let (name, collection) = self.find(params)?;
+        let (name, collection) = self.find(call, params)?;
         let failed = |error| Failure::collection(error, name, None);
         let schema = collection.schema().map_err(failed)?;
         let (selection, warning) = sort::selection(params, &schema)?;
@@ -380,8 +383,8 @@ impl Engine {
         Failure::answer_too_large(self.settings.limits.response_bytes, Some(actual))
     }
 
-    fn count(&self, params: &Params) -> Result<Value, Failure> {
-        let (name, collection) = self.find(params)?;
+    fn count(&self, call: &Call<'_>, params: &Params) -> Result<Value, Failure> {
+        let (name, collection) = self.find(call, params)?;
         let failed = |error| Failure::collection(error, name, None);
         let schema = collection.schema().map_err(failed)?;
         let query = query(params, &schema)?;
@@ -392,13 +395,41 @@ impl Engine {
     /// The collection that a request names.
     pub(crate) fn find<'p>(
         &self,
+        call: &Call<'_>,
         params: &'p Params,
-    ) -> Result<(&'p str, &Arc<dyn Collection>), Failure> {
+    ) -> Result<(&'p str, Arc<dyn Collection>), Failure> {
         let name = params.text("element_type").unwrap_or_default();
-        match self.catalog.collection(name) {
-            Some(collection) => Ok((name, collection)),
-            None => Err(Failure::not_found("collection", name)),
+        self.named(call, name).map(|collection| (name, collection))
+    }
+
+    /// The collection of this name, or what a handle names for the caller.
+    pub(crate) fn named(
+        &self,
+        call: &Call<'_>,
+        name: &str,
+    ) -> Result<Arc<dyn Collection>, Failure> {
+        if let Some(own) = call.own
+            && Handle::is_handle_shaped(name)
+        {
+            let handle = Handle::parse(name).map_err(|error| {
+                Failure::handle(match error {
+                    HandleError::Mistyped => HandleRefusal::Mistyped,
+                    _ => HandleRefusal::Invalid,
+                })
+            })?;
+            return own.collection(handle).map_err(|error| match error {
+                OwnError::Unknown => Failure::handle(HandleRefusal::Invalid),
+                OwnError::Expired => Failure::handle(HandleRefusal::Expired),
+                OwnError::Collection(error) => Failure::collection(error, name, None),
+            });
         }
+        let collection = self.catalog.collection(name);
+        collection.map(Arc::clone).ok_or_else(|| Failure::not_found("collection", name))
+    }
+
+    /// Where what does not travel is kept for this caller.
+    pub(crate) fn shelf<'a>(&'a self, call: &Call<'a>) -> &'a dyn Shelf {
+        call.own.map_or_else(|| self.shelf.as_ref(), Own::shelf)
     }
 
     /// A snapshot that was read lately.

@@ -82,6 +82,17 @@ pub enum Inside {
     Source(String),
 }
 
+/// What a caller learns of a handle that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandleRefusal {
+    /// It was the caller's.
+    Expired,
+    /// It is not the caller's, or nobody's.
+    Invalid,
+    /// Its checksum is wrong.
+    Mistyped,
+}
+
 impl Failure {
     pub(crate) fn new(code: Code, message: impl Into<String>, details: Value) -> Self {
         let Value::Object(details) = details else { unreachable!("details are an object") };
@@ -251,6 +262,24 @@ impl Failure {
             "hint".to_owned(),
             format!("Start again without '{param_name}', with the same filter and sort").into(),
         );
+        failure
+    }
+
+    /// A handle that gives no collection. Nothing of it is repeated: refusals of one kind are equal.
+    pub(crate) fn handle(refusal: HandleRefusal) -> Self {
+        let (actual, hint) = match refusal {
+            HandleRefusal::Expired => {
+                ("expired handle", "Make the call that gave the handle once more")
+            }
+            HandleRefusal::Invalid => {
+                ("invalid handle", "List the collections to see what can be read")
+            }
+            HandleRefusal::Mistyped => {
+                ("mistyped handle", "Copy the handle again: a character of it is another one")
+            }
+        };
+        let mut failure = Self::invalid_type("element_type", "collection", actual);
+        failure.details.insert("hint".to_owned(), hint.into());
         failure
     }
 

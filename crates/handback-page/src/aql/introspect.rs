@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::engine::Engine;
+use super::engine::{Call, Engine};
 use super::failure::Failure;
 use super::params::Params;
 use super::settings::Settings;
@@ -16,7 +16,7 @@ use crate::schema::{Kind, Schema, Shape};
 /// The version of the specification that is spoken.
 const SPEC_VERSION: &str = "1.0.0-draft";
 
-pub(crate) fn answer(engine: &Engine, params: &Params) -> Result<Value, Failure> {
+pub(crate) fn answer(engine: &Engine, call: &Call<'_>, params: &Params) -> Result<Value, Failure> {
     let name = params.text("name");
     Ok(match (params.text("query"), name) {
         (Some("operations"), None) => operations(&engine.settings),
@@ -25,7 +25,7 @@ pub(crate) fn answer(engine: &Engine, params: &Params) -> Result<Value, Failure>
             json!({"operation": operation})
         }
         (_, None) => types(engine),
-        (_, Some(name)) => json!({"type": type_named(engine, name)?}),
+        (_, Some(name)) => json!({"type": type_named(engine, call, name)?}),
     })
 }
 
@@ -273,7 +273,7 @@ fn types(engine: &Engine) -> Value {
     json!({"types": protocol.chain(collections).collect::<Vec<_>>()})
 }
 
-fn type_named(engine: &Engine, name: &str) -> Result<Value, Failure> {
+fn type_named(engine: &Engine, call: &Call<'_>, name: &str) -> Result<Value, Failure> {
     let protocol = PROTOCOL_TYPES.iter().find(|(known, ..)| *known == name);
     if let Some((name, kind, _, fields)) = protocol {
         let mut described = json!({"name": name, "kind": kind});
@@ -287,7 +287,8 @@ fn type_named(engine: &Engine, name: &str) -> Result<Value, Failure> {
         }
         return Ok(described);
     }
-    let Some(collection) = engine.catalog.collection(name) else { return Ok(Value::Null) };
+    // Whatever is wrong with a handle: there is no such type.
+    let Ok(collection) = engine.named(call, name) else { return Ok(Value::Null) };
     let schema = collection.schema().map_err(|error| Failure::collection(error, name, None))?;
     Ok(json!({"name": name, "kind": "object", "fields": column_fields(&schema)}))
 }

@@ -13,6 +13,7 @@ mod cursors;
 mod engine;
 mod failure;
 mod introspect;
+mod own;
 mod page;
 mod params;
 mod request;
@@ -26,6 +27,7 @@ pub use answer::{Answer, Item, Page, PageInfo, Warning};
 pub use catalog::{Catalog, CatalogError, MAX_NAME_CHARS};
 pub use engine::{Call, Endpoint, Engine, Step, Waiting};
 pub use failure::{Code, Failure, Inside};
+pub use own::{Own, OwnEntry, OwnError, OwnList};
 pub use request::{Limits, parse as parse_request};
 pub use settings::{
     DEFAULT_MAX_PAGE_SIZE, DEFAULT_PAGE_SIZE, HARD_MAX_PAGE_SIZE, Mode, PagePreset, Settings,

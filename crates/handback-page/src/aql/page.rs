@@ -10,6 +10,7 @@ use super::answer::{Answer, Body, Info, Item, Page, PageInfo, Warning};
 use super::cursors::{Cursors, random_id};
 use super::engine::{Call, Done, Engine, projected, query};
 use super::failure::Failure;
+use super::own::{Own, OwnEntry};
 use super::params::{Ask, PageRequest, Params};
 use super::snapshot::{self, Room, Snapshot};
 use super::sort;
@@ -35,6 +36,14 @@ pub(crate) struct Paged<'a> {
     pub(crate) budget: usize,
 }
 
+/// What a request is about: a collection, or all of them.
+struct Listed<'a> {
+    name: Option<&'a str>,
+    collection: Arc<dyn Collection>,
+    /// That there are more than are listed.
+    cut: Option<Warning>,
+}
+
 /// What a page is taken from: the collection, or a snapshot of it.
 struct Source<'a> {
     collection: Arc<dyn Collection>,
@@ -57,7 +66,7 @@ const EDGE_BYTES: usize = 544;
 impl Paged<'_> {
     pub(crate) fn answer(&self, rng: &mut dyn CryptoRng) -> Result<Done, Failure> {
         let request = self.params.page(&self.engine.settings)?;
-        let (name, collection) = self.collection()?;
+        let Listed { name, collection, cut } = self.collection()?;
         let source = self.source(&request, name, collection, rng)?;
         let limit = self.limit(&request.ask);
         let columns = source.selection.columns(&source.schema);
@@ -84,7 +93,8 @@ impl Paged<'_> {
             fetched = source.collection.fetch(&fetch).map_err(failed)?;
         }
 
-        let mut warnings: Vec<Warning> = source.deprecation.clone().into_iter().collect();
+        let mut warnings: Vec<Warning> =
+            source.deprecation.clone().into_iter().chain(cut).collect();
         if let Served::ByScan { hint } = &fetched.served {
             warnings.push(Warning::slow(hint));
         }
@@ -107,27 +117,28 @@ impl Paged<'_> {
         Ok(Done::Answer(answer))
     }
 
-    fn collection(&self) -> Result<(Option<&str>, Arc<dyn Collection>), Failure> {
+    fn collection(&self) -> Result<Listed<'_>, Failure> {
         if self.params.operation == Operation::ListCollections {
-            return Ok((None, self.listing()?));
+            return self.listing();
         }
-        let (name, collection) = self.engine.find(self.params)?;
-        Ok((Some(name), Arc::clone(collection)))
+        let (name, collection) = self.engine.find(self.call, self.params)?;
+        Ok(Listed { name: Some(name), collection, cut: None })
     }
 
-    /// The collections as a collection.
-    fn listing(&self) -> Result<Arc<dyn Collection>, Failure> {
-        let listed: Vec<Value> = self
-            .engine
-            .catalog
-            .entries()
+    /// The collections as a collection, and what is held for the caller.
+    fn listing(&self) -> Result<Listed<'_>, Failure> {
+        let failed = |error| Failure::collection(error, "collections", None);
+        let own = self.call.own.map(Own::list).transpose().map_err(failed)?.unwrap_or_default();
+        let cut = own.more.then(|| Warning::more_held(own.entries.len()));
+        let entries = self.engine.catalog.entries();
+        let listed = entries
             .map(|(name, entry)| describe(name, &entry.description, entry.collection.as_ref()))
+            .chain(own.entries.iter().map(describe_held))
             .collect();
         let source = InMemory::new(Value::Array(listed).to_string(), 0);
         let options = JsonOptions::new().with_key(FieldPath::name("name"));
-        JsonCollection::open(source, options)
-            .map(|collection| Arc::new(collection) as Arc<dyn Collection>)
-            .map_err(|error| Failure::collection(error, "collections", None))
+        let collection = Arc::new(JsonCollection::open(source, options).map_err(failed)?);
+        Ok(Listed { name: None, collection, cut })
     }
 
     /// How many items the page has at most.
@@ -144,7 +155,7 @@ impl Paged<'_> {
         collection: Arc<dyn Collection>,
         rng: &mut dyn CryptoRng,
     ) -> Result<Source<'s>, Failure> {
-        let shelf = self.engine.shelf.as_ref();
+        let shelf = self.engine.shelf(self.call);
         let cursor = request.ask.cursor();
         if request.snapshot {
             // The copy needs nothing of the collection, which may be gone.
@@ -216,7 +227,7 @@ impl Paged<'_> {
         let (id, now) = (random_id(rng), self.call.now);
         let life = u64::from(settings.snapshot_ttl_s);
         let room = Room {
-            shelf: self.engine.shelf.as_ref(),
+            shelf: self.engine.shelf(self.call),
             id,
             now,
             until: UnixTime::from_secs(now.as_secs().saturating_add(life)),
@@ -228,7 +239,9 @@ impl Paged<'_> {
 
     fn open_snapshot(&self, id: ShelfId) -> Result<Option<Arc<Snapshot>>, CollectionError> {
         // The shelf says whether it is still there, the index is kept aside.
-        let Some(bytes) = self.engine.shelf.open(id, self.call.now)? else { return Ok(None) };
+        let Some(bytes) = self.engine.shelf(self.call).open(id, self.call.now)? else {
+            return Ok(None);
+        };
         if let Some(recent) = self.engine.recent_snapshot(id) {
             return Ok(Some(recent));
         }
@@ -440,4 +453,17 @@ fn describe(name: &str, description: &str, collection: &dyn Collection) -> Value
         members.insert("items".to_owned(), items.into());
     }
     described
+}
+
+/// What a list of collections says of something that is held. It is not opened for that.
+fn describe_held(held: &OwnEntry) -> Value {
+    json!({
+        "name": held.handle.to_string(),
+        "description": "A held result: only you can read it, until it expires.",
+        "available": true,
+        "source": "held",
+        "kind": held.kind,
+        "bytes": held.bytes,
+        "expires_at": held.until.as_secs(),
+    })
 }

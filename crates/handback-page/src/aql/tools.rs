@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::engine::Endpoint;
 use super::settings::Mode;
 
 /// A tool to offer to MCP clients.
@@ -10,6 +11,8 @@ use super::settings::Mode;
 pub struct Tool {
     /// Its name.
     pub name: &'static str,
+    /// Which operations it takes.
+    pub endpoint: Endpoint,
     /// What it says of itself.
     pub description: &'static str,
     /// What it takes.
@@ -23,6 +26,7 @@ pub struct Tool {
 pub(crate) fn tools(mode: Mode) -> Vec<Tool> {
     let read = Tool {
         name: "mcp_aql_read",
+        endpoint: Endpoint::Read,
         description: "Read collections: list, search, query, get and count their elements, page by \
                       page. Call {\"operation\": \"introspect\", \"params\": {\"query\": \
                       \"operations\"}} first to see every operation and its parameters.",
@@ -32,6 +36,7 @@ pub(crate) fn tools(mode: Mode) -> Vec<Tool> {
     };
     let single = Tool {
         name: "mcp_aql",
+        endpoint: Endpoint::Single,
         description: "All operations of this server in one tool. Call {\"operation\": \
                       \"introspect\", \"params\": {\"query\": \"operations\"}} first to see every \
                       operation and its parameters.",

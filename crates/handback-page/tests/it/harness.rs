@@ -65,7 +65,13 @@ impl Harness {
     }
 
     pub(crate) fn call(&self) -> Call<'_> {
-        Call { endpoint: self.endpoint, caller: self.caller, sealer: &self.sealer, now: self.now }
+        Call {
+            endpoint: self.endpoint,
+            caller: self.caller,
+            sealer: &self.sealer,
+            now: self.now,
+            own: None,
+        }
     }
 
     pub(crate) fn step(&self, request: &Value) -> Step {

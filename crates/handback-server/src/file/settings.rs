@@ -371,6 +371,12 @@ impl Settings {
         if let Some(id) = &self.identity.server_id {
             config = config.server_id(id);
         }
+        if let Some(file) = &self.audit {
+            config = config.audit(file.clone());
+        }
+        if let Some(socket) = &self.unix_socket {
+            config = config.socket(socket.clone());
+        }
         config = self.origins.iter().fold(config, |config, o| config.origin(o.get().to_string()));
         Ok(self.hosts.iter().fold(config, |config, host| config.host(host.get().to_string())))
     }

@@ -248,6 +248,24 @@ impl<S: Kv> HeldStore<S> {
         self.new_writer(principal, Space::Spill, id, new, now)
     }
 
+    /// Writes what does not fit into a token or a row, under an id that stands for these bytes and no
+    /// others: random, or a digest of them. Ids of one principal are no ids of another.
+    ///
+    /// [`HeldWriter::finish`] is [`HeldError::Gone`] if something is, or was lately, under this id.
+    ///
+    /// # Errors
+    ///
+    /// [`HeldError::Description`].
+    pub fn spill_writer_under(
+        &self,
+        principal: &VerifiedPrincipal,
+        id: SpillId,
+        new: NewValue,
+        now: Millis,
+    ) -> Result<HeldWriter<S>, HeldError> {
+        self.new_writer(principal, Space::Spill, id.0, new, now)
+    }
+
     /// What a handle names for this caller. Looking is using.
     ///
     /// # Errors

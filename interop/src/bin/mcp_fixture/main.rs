@@ -3,9 +3,11 @@
 //!
 //! `mcp-fixture ADDRESS` serves `http://ADDRESS/mcp` until it is ended. It is the known good server:
 //! the suite must pass here before it says anything about another. `mcp-fixture ADDRESS front` is the
-//! same behind Handback's front, which must not make a difference to the suite.
+//! same behind Handback's front, which must not make a difference to the suite; `mcp-fixture ADDRESS
+//! handback` offers the same by Handback itself.
 
 mod asking;
+mod handback;
 mod host;
 mod server;
 
@@ -14,10 +16,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use handback_identity::VerifiedPrincipal;
+use handback_identity::{Caller, VerifiedPrincipal};
 use handback_interop::clock;
 use handback_mcp::front::Reply;
-use handback_mcp::{Front, FrontOptions, Stores};
+use handback_mcp::{Front, FrontOptions, McpServer, Stores};
 use handback_store::MemoryStore;
 use handback_token::{KeyRing, Sealer, SealerConfig, ring};
 use http_body_util::{BodyExt, Empty};
@@ -36,11 +38,12 @@ const PATH: &str = "/mcp";
 #[tokio::main]
 async fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
-    let address = args.next().context("usage: mcp-fixture ADDRESS [front]")?;
+    let address = args.next().context("usage: mcp-fixture ADDRESS [front|handback]")?;
     let address: SocketAddr = address.parse().context("failed to read the address")?;
     let listener = TcpListener::bind(address).await.context("failed to listen")?;
     let server = match args.next().as_deref() {
         Some("front") => Server::Fronted(front()?),
+        Some("handback") => Server::Handback(handback::server()?),
         _ => Server::Plain(plain()?),
     };
     loop {
@@ -63,6 +66,7 @@ async fn main() -> Result<()> {
 enum Server {
     Plain(StreamableHttpService<Fixture, LocalSessionManager>),
     Fronted(Front<Fixture>),
+    Handback(Front<McpServer>),
 }
 
 impl Server {
@@ -74,6 +78,12 @@ impl Server {
         }
         match self {
             Self::Plain(service) => service.handle(request).await,
+            Self::Handback(front) => {
+                let caller = Caller::unauthenticated();
+                let mut request = request;
+                request.extensions_mut().insert(caller.clone());
+                front.handle(request, caller.principal()).await
+            }
             Self::Fronted(front) => {
                 front.handle(request, &VerifiedPrincipal::unauthenticated()).await
             }

@@ -1,0 +1,26 @@
+//! The MCP-AQL operations as tools: `mcp_aql_read`, or the single tool `mcp_aql`.
+//!
+//! A call goes to the [`Engine`](handback_page::aql::Engine) on a thread that may block. A page that
+//! waits sleeps between two looks, and holds no thread meanwhile.
+//!
+//! - **Answers.** What a caller gets is the envelope of MCP-AQL, as JSON text, also when it says
+//!   `"success": false`: such a call was made and answered. Only what the caller can do nothing about
+//!   (`INTERNAL_ERROR`) is a call that failed; its message is the envelope, so that it is the text
+//!   that a client finds, with `isError` set on MCP. The schema of the arguments is shown and not
+//!   checked by the pipeline: what is wrong with a request is said in the envelope as well.
+//! - **Handles.** `element_type` may be a handle: what is held for the caller under it is read as a
+//!   collection, by position. A wrong checksum is `mistyped handle`, before anything is looked up;
+//!   the caller's own that ended within 24 hours is `expired handle`; everything else, and what is
+//!   somebody else's, is `invalid handle`, to the byte.
+//! - **Snapshots and long places** are held for the caller, under its quota.
+//! - **Revocations** concern the cursors and the handles of these tools as they do all others.
+//!
+//! A call with an idempotency key is replayed with the cursors that it was answered with, which may
+//! have expired since.
+
+mod held;
+mod own;
+mod shelf;
+mod tool;
+
+pub use tool::{AqlError, AqlParts, CALLS_MAX, register};

@@ -1,0 +1,74 @@
+//! What belongs to the caller of a request.
+
+use std::sync::Arc;
+
+use handback_page::aql::{Own, OwnEntry, OwnError, OwnList};
+use handback_page::shelf::Shelf;
+use handback_page::{Collection, CollectionError};
+use handback_store::held::{Held, LookUp};
+use handback_store::revocations::{Revocations, Subject};
+use handback_token::{Handle, SlotNumber, UnixTime};
+
+use super::held::{Opened, failure};
+use super::shelf::HeldShelf;
+
+/// Held values that a list of collections has at most.
+const LISTED_MAX: usize = 1_000;
+
+/// The expiry of a cursor is rounded up to the minute.
+const CURSOR_ROUNDING_S: u64 = 60;
+
+/// What belongs to a caller, at the time of one look.
+#[derive(Debug)]
+pub(super) struct Belongings<'a> {
+    pub(super) shelf: HeldShelf,
+    pub(super) opened: &'a Opened,
+    pub(super) revocations: Revocations,
+    pub(super) cursor_ttl_s: u32,
+    pub(super) now_ms: u64,
+}
+
+impl Belongings<'_> {
+    fn is_good(&self, value: &Held) -> bool {
+        let subject = Subject::of(&self.shelf.principal).born(value.created());
+        !self.revocations.is_revoked(&subject)
+    }
+}
+
+impl Own for Belongings<'_> {
+    fn shelf(&self) -> &dyn Shelf {
+        &self.shelf
+    }
+
+    fn collection(&self, handle: Handle) -> Result<Arc<dyn Collection>, OwnError> {
+        let HeldShelf { held, principal } = &self.shelf;
+        let found = held.look_up(handle, principal, self.now_ms).map_err(failure)?;
+        let value = match found {
+            LookUp::Found(value) if self.is_good(&value) => value,
+            LookUp::Expired => return Err(OwnError::Expired),
+            LookUp::Found(_) | LookUp::Unknown => return Err(OwnError::Unknown),
+        };
+        Ok(self.opened.collection(handle, held, &value, self.now_ms)?)
+    }
+
+    fn list(&self) -> Result<OwnList, CollectionError> {
+        let HeldShelf { held, principal } = &self.shelf;
+        let found = held.list(principal, None, LISTED_MAX + 1, self.now_ms).map_err(failure)?;
+        let more = found.len() > LISTED_MAX;
+        let good = found.into_iter().take(LISTED_MAX).filter(|value| self.is_good(value));
+        let entries = good.filter_map(|value| {
+            let until = UnixTime::from_secs(value.until() / 1000);
+            let (kind, bytes) = (value.kind().to_owned(), value.len());
+            Some(OwnEntry { handle: value.handle()?, kind, bytes, until })
+        });
+        Ok(OwnList { entries: entries.collect(), more })
+    }
+
+    fn is_revoked(&self, slot: SlotNumber, expires_at: UnixTime) -> bool {
+        // A cursor says when it ends, to the minute, and not when it was made.
+        let longest = u64::from(self.cursor_ttl_s) + CURSOR_ROUNDING_S;
+        let born_s = expires_at.as_secs().saturating_sub(longest);
+        let subject = Subject::of(&self.shelf.principal).slot(slot);
+        self.revocations.is_revoked(&subject.born(born_s.saturating_mul(1000)))
+    }
+}

@@ -1,0 +1,195 @@
+//! One tool for each endpoint.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handback_identity::VerifiedPrincipal;
+use handback_page::aql::{
+    self, Answer, Call, Catalog, Endpoint, Engine, Inside, Settings, SettingsError, Step, Waiting,
+};
+use handback_page::shelf::NoShelf;
+use handback_store::revocations::Revocations;
+use handback_token::{Sealer, UnixTime};
+use handback_tool::{
+    CallContext, CallHeld, Clock, Content, Definition, Outcome, Registry, RegistryError,
+    RevocationWatch, Tool, ToolClass, ToolError,
+};
+use serde_json::{Value, json};
+
+use super::held::Opened;
+use super::own::Belongings;
+use super::shelf::HeldShelf;
+use crate::blocking::Room;
+
+/// Requests that are looked at at the same time: twice what a SQLite collection has connections.
+pub const CALLS_MAX: usize = 16;
+
+/// What the tools are made of.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal: nothing may be left out")]
+pub struct AqlParts {
+    /// The collections.
+    pub catalog: Catalog,
+    /// Sizes, limits, and how the tools are cut.
+    pub settings: Settings,
+    /// What is held for callers.
+    pub held: CallHeld,
+    /// Seals the cursors.
+    pub sealer: Arc<Sealer>,
+    /// What is not good any more.
+    pub revocations: RevocationWatch,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Why there are no such tools.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AqlError {
+    /// A setting is outside of its bounds.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A name is taken.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+/// Adds the tools over these collections, as the mode of the settings says.
+///
+/// # Errors
+///
+/// [`AqlError`].
+pub fn register(registry: &mut Registry, parts: AqlParts) -> Result<(), AqlError> {
+    let AqlParts { catalog, settings, held, sealer, revocations, clock } = parts;
+    // What is kept is the caller's, and never the engine's.
+    let engine = Engine::new(catalog, settings, Arc::new(NoShelf))?;
+    let tools = engine.tools();
+    let (opened, room) = (Opened::default(), Room::new(CALLS_MAX));
+    let shared = Shared { engine, held, sealer, revocations, clock, opened, room };
+    let shared = Arc::new(shared);
+    for offered in tools {
+        registry.add(AqlTool { offered, shared: Arc::clone(&shared) })?;
+    }
+    Ok(())
+}
+
+struct AqlTool {
+    offered: aql::Tool,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Engine,
+    held: CallHeld,
+    sealer: Arc<Sealer>,
+    revocations: RevocationWatch,
+    clock: Arc<dyn Clock>,
+    opened: Opened,
+    room: Room,
+}
+
+impl Tool for AqlTool {
+    type Args = Value;
+
+    fn definition(&self) -> Definition {
+        let aql::Tool { name, description, input_schema, read_only, destructive, .. } =
+            &self.offered;
+        // All operations read, whatever the annotations of the single tool have to say.
+        Definition::tool(*name, *description)
+            .input_schema(input_schema.clone())
+            .checks_its_arguments()
+            .class(ToolClass::ReadOnly)
+            .extra(
+                "annotations",
+                json!({"readOnlyHint": read_only, "destructiveHint": destructive}),
+            )
+    }
+
+    async fn call(&self, args: Value, ctx: &CallContext) -> Result<Outcome, ToolError> {
+        let mut ask = Ask::Request(args);
+        loop {
+            let look = Look {
+                endpoint: self.offered.endpoint,
+                principal: ctx.principal().clone(),
+                revocations: self.shared.revocations.current(self.shared.clock.now_ms()).await,
+                shared: Arc::clone(&self.shared),
+            };
+            match self.shared.room.run(move || look.at(ask)).await? {
+                Seen::Ended(outcome) => return outcome,
+                Seen::Wait(waiting) => {
+                    tokio::time::sleep(Duration::from_millis(waiting.sleep_ms())).await;
+                    ask = Ask::Again(waiting);
+                }
+            }
+        }
+    }
+}
+
+/// What the engine is asked.
+enum Ask {
+    Request(Value),
+    Again(Waiting),
+}
+
+/// What comes of it.
+enum Seen {
+    Ended(Result<Outcome, ToolError>),
+    Wait(Waiting),
+}
+
+/// One look at the collections, on a thread that may block.
+struct Look {
+    endpoint: Endpoint,
+    principal: VerifiedPrincipal,
+    revocations: Revocations,
+    shared: Arc<Shared>,
+}
+
+impl Look {
+    fn at(self, ask: Ask) -> Seen {
+        let Self { endpoint, principal, revocations, shared } = self;
+        let now_ms = shared.clock.now_ms();
+        let own = Belongings {
+            shelf: HeldShelf { held: shared.held.clone(), principal: principal.clone() },
+            opened: &shared.opened,
+            revocations,
+            cursor_ttl_s: shared.sealer.cursor_ttl_s(),
+            now_ms,
+        };
+        let call = Call {
+            endpoint,
+            caller: principal.caller(),
+            sealer: &shared.sealer,
+            now: UnixTime::from_secs(now_ms / 1000),
+            own: Some(&own),
+        };
+        let rng = &mut rand::rng();
+        let step = match ask {
+            Ask::Request(request) => shared.engine.answer(&call, &request, rng),
+            Ask::Again(waiting) => shared.engine.resume(&call, waiting, rng),
+        };
+        match step {
+            Step::Answer(answer) => Seen::Ended(outcome(&answer)),
+            Step::Wait(waiting) => Seen::Wait(waiting),
+        }
+    }
+}
+
+/// The envelope, as the result or as what failed.
+fn outcome(answer: &Answer) -> Result<Outcome, ToolError> {
+    match answer.failure().and_then(aql::Failure::inside) {
+        Some(Inside::Cursor(reason)) => {
+            tracing::info!(reason = reason.as_str(), "a cursor was refused");
+        }
+        Some(inside) if answer.is_error() => {
+            tracing::warn!(?inside, "a collection did not answer");
+        }
+        _ => {}
+    }
+    let envelope = answer.to_json();
+    if answer.is_error() {
+        let data = serde_json::from_str(&envelope).unwrap_or_default();
+        return Err(ToolError::new(envelope).data(data).nothing_happened());
+    }
+    Ok(Outcome::Done(Content::Raw(envelope.into())))
+}

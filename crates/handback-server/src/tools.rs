@@ -1,0 +1,186 @@
+//! Tools: the pipeline, what it stands on, and the surfaces that it has.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use handback_identity::Permissions;
+use handback_mcp::server::tasks::Tasks;
+use handback_mcp::{About, Front, FrontOptions, McpServer, Stores};
+use handback_store::held::{HeldError, HeldOptions, HeldStore};
+use handback_store::journal::{InstanceId, Journal, JournalError};
+use handback_store::revocations::RevocationError;
+use handback_store::{Change, Condition, DataKey, Kv, KvBatch, KvError, Millis, StoreError};
+use handback_token::Sealer;
+use handback_tool::audit::{AuditSink, JsonLines, NoAudit};
+use handback_tool::{
+    CallHeld, CallJournal, Clock, MAX_RESULT_BYTES, Pipeline, PipelineParts, Registry,
+    RevocationWatch,
+};
+use rand::RngExt as _;
+
+/// What tells the time.
+pub(crate) type Time = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Rows that are settled or removed at a time.
+const ROWS: usize = 1_000;
+
+/// Where the id of this instance is kept.
+const INSTANCE_KEY: &[u8] = b"server/instance";
+
+/// What tools need.
+#[derive(Debug)]
+pub(crate) struct ToolParts {
+    pub(crate) registry: Registry,
+    pub(crate) permissions: Permissions,
+    pub(crate) kv: Arc<dyn Kv>,
+    pub(crate) key: DataKey,
+    pub(crate) sealer: Arc<Sealer>,
+    pub(crate) in_flight_max: usize,
+    pub(crate) held_folder: Option<PathBuf>,
+    pub(crate) audit: Option<PathBuf>,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) origins: Vec<String>,
+}
+
+/// Tools that can be called.
+#[derive(Debug)]
+pub(crate) struct Tools {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) mcp: Front<McpServer>,
+    held: CallHeld,
+    journal: Arc<CallJournal>,
+}
+
+/// Why there are no tools.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolsError {
+    /// The record of calls.
+    #[error("cannot open the record of calls")]
+    Journal(#[from] JournalError),
+    /// What is held.
+    #[error("cannot open what is held")]
+    Held(#[from] HeldError),
+    /// What was revoked.
+    #[error("cannot read what was revoked")]
+    Revocations(#[from] RevocationError),
+    /// The store.
+    #[error("cannot use the store")]
+    Store(#[from] StoreError),
+    /// The audit.
+    #[error("cannot write the audit to {path}")]
+    Audit {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Tools {
+    /// Opens everything, and settles what an earlier start left open.
+    pub(crate) fn open(parts: ToolParts, time: &Time) -> Result<Self, ToolsError> {
+        let ToolParts { registry, permissions, kv, key, sealer, in_flight_max, .. } = parts;
+        let (kv, sealer) = (&kv, &sealer);
+        let now = time();
+        let instance = instance(&**kv, now)?;
+        let journal = Arc::new(Journal::open(Arc::clone(kv), instance, now)?);
+        while journal.recover(ROWS, now)?.has_more {}
+        let mut options = HeldOptions::new();
+        if let Some(folder) = &parts.held_folder {
+            options = options.folder(folder).encrypted_under(&key);
+        }
+        let held = HeldStore::new(Arc::clone(kv), options)?;
+        let audit: Arc<dyn AuditSink> = match &parts.audit {
+            None => Arc::new(NoAudit),
+            Some(path) => {
+                let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+                let file =
+                    file.map_err(|source| ToolsError::Audit { path: path.clone(), source })?;
+                Arc::new(JsonLines::new(file))
+            }
+        };
+        let pipeline = Arc::new(Pipeline::new(PipelineParts {
+            registry: registry.permissions(permissions),
+            sealer: Arc::clone(sealer),
+            journal: Arc::clone(&journal),
+            held: held.clone(),
+            revocations: RevocationWatch::new(Arc::clone(kv), now)?,
+            audit,
+            clock: Arc::new(TimeOf(Arc::clone(time))),
+            in_flight_max,
+            result_bytes_max: MAX_RESULT_BYTES,
+        }));
+        let about = About {
+            name: "handback".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instructions: None,
+        };
+        let tasks = Tasks::new(Arc::clone(kv), held.clone(), Arc::clone(time), instance);
+        let server = McpServer::new(Arc::clone(&pipeline), about, tasks);
+        let stores =
+            Stores { kv: Arc::clone(kv), sealer: Arc::clone(sealer), clock: Arc::clone(time) };
+        let mut front = FrontOptions::default();
+        front.hosts.extend(parts.hosts);
+        front.origins.extend(parts.origins);
+        let mcp = Front::new(move || server.clone(), stores, front);
+        Ok(Self { pipeline, mcp, held, journal })
+    }
+
+    /// Settles and removes what is over, a bounded piece of it. Blocks.
+    pub(crate) fn sweep(&self, now: Millis) {
+        // What fails now is tried again later.
+        if let Err(error) = self.journal.recover(ROWS, now) {
+            tracing::warn!(%error, "calls were not settled");
+        }
+        if let Err(error) = self.held.sweep(ROWS, now) {
+            tracing::warn!(%error, "what is held was not swept");
+        }
+    }
+}
+
+#[derive(Clone)]
+struct TimeOf(Time);
+
+impl Clock for TimeOf {
+    fn now_ms(&self) -> u64 {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for TimeOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TimeOf(..)")
+    }
+}
+
+/// The id of this instance: made once, and the same after a restart.
+fn instance(kv: &dyn Kv, now: Millis) -> Result<InstanceId, StoreError> {
+    loop {
+        if let Some(stored) = kv.get(INSTANCE_KEY, now)? {
+            let bytes = <[u8; 16]>::try_from(&*stored);
+            let bytes = bytes.map_err(|_| {
+                StoreError::Damaged("the id of this instance has another length".to_owned())
+            })?;
+            return Ok(InstanceId::from_bytes(bytes));
+        }
+        let id: [u8; 16] = rand::rng().random();
+        let key = Bytes::from_static(INSTANCE_KEY);
+        let value = Bytes::copy_from_slice(&id);
+        let batch = KvBatch {
+            conditions: vec![(key.clone(), Condition::Absent)],
+            changes: vec![(key, Change::Put { value, until: None })],
+        };
+        match kv.write(&batch, now) {
+            // Somebody else may have been faster.
+            Ok(()) | Err(KvError::Unmet(_)) => {}
+            Err(KvError::Store(error)) => return Err(error),
+            Err(error) => return Err(StoreError::Unavailable(error.to_string())),
+        }
+    }
+}
