@@ -1,7 +1,7 @@
 //! From what the pipeline says to what the protocol has for it.
 
 use handback_token::Outside;
-use handback_tool::{Answer, Definition, Kind, Refusal, Reply, ToolClass};
+use handback_tool::{Answer, Definition, Refusal, Reply, ToolClass};
 use serde_json::{Value, json};
 
 use super::wire::ServerMessage;
@@ -155,11 +155,6 @@ pub(super) fn definition(tool: &Definition) -> Value {
         "tier": TIER,
         "errors": [],
     })
-}
-
-/// Whether it is a tool: there is nothing else on this surface.
-pub(super) fn is_tool(definition: &Definition) -> bool {
-    *definition.kind() == Kind::Tool
 }
 
 fn visibility(tool: &Definition) -> &'static str {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use handback_identity::Caller;
 use handback_token::{MAX_CONTEXT_FIELD_BYTES, Operation};
-use handback_tool::{Arguments, Continuation, Definition, Pipeline, Request, Surface};
+use handback_tool::{Arguments, Continuation, Pipeline, Refusal, Request, Surface};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::watch;
@@ -109,6 +109,7 @@ where
             }
         };
         let reply = match ClientMessage::decode(&message) {
+            _ if calls::is_too_deep(&message) => answer::plain("not a message: it is too deep"),
             Ok(message) => {
                 is_greeted = true;
                 session.answer(message).await
@@ -196,12 +197,16 @@ impl Session<'_> {
                 self.hello(client_id, requested_capabilities, &ucan_tokens)
             }
             ClientMessage::ToolList => {
-                ServerMessage::ToolList { tools: self.tools().map(answer::summary).collect() }
+                let tools = calls::tools(&self.pipeline, &self.caller);
+                ServerMessage::ToolList { tools: tools.into_iter().map(answer::summary).collect() }
             }
             ClientMessage::ToolSchema { tool_id } => {
-                match self.tools().find(|tool| tool.name() == tool_id) {
-                    Some(tool) => ServerMessage::ToolSchema { schema: answer::definition(tool) },
-                    None => answer::refused(&tool_id, &handback_tool::Refusal::NotFound),
+                let registry = self.pipeline.registry();
+                match registry.named(&self.caller, Operation::Call, &tool_id) {
+                    Some(tool) => {
+                        ServerMessage::ToolSchema { schema: answer::definition(tool.definition()) }
+                    }
+                    None => answer::refused(&tool_id, &Refusal::NotFound),
                 }
             }
             ClientMessage::RunTool { tool_id, args, dry_run: true, .. } => {
@@ -276,9 +281,5 @@ impl Session<'_> {
             request = request.key(key);
         }
         request
-    }
-
-    fn tools(&self) -> impl Iterator<Item = &Definition> {
-        self.pipeline.registry().visible(&self.caller).filter(|tool| answer::is_tool(tool))
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use handback_identity::Caller;
 use handback_token::{Context, Cursor, Operation};
-use handback_tool::{Definition, Kind, Pipeline, Refusal, ToolClass};
+use handback_tool::{Definition, Pipeline, Refusal, ToolClass};
 use hyper::{Request, Response};
 use serde_json::{Map, Value, json};
 
 use super::answer;
 use super::read::{self, Bad};
 use crate::body::ReplyBody;
+use crate::calls;
 
 /// What the cursors of the list are bound to: other lists have cursors of other shapes.
 const LIST_NAME: &str = "/v1/tools";
@@ -35,7 +36,8 @@ pub(super) fn list<B>(
     });
     let opened = opened.transpose()?;
     let after = opened.as_ref().map(|opened| opened.payload());
-    let mut left = tools(caller, pipeline)
+    let mut left = calls::tools(pipeline, caller)
+        .into_iter()
         .skip_while(|tool| after.is_some_and(|after| tool.name().as_bytes() <= after))
         .peekable();
     let shown: Vec<_> = left.by_ref().take(page.limit).collect();
@@ -58,13 +60,9 @@ pub(super) fn one(
     caller: &Caller,
     pipeline: &Arc<Pipeline>,
 ) -> Result<Response<ReplyBody>, Bad> {
-    let found = tools(caller, pipeline).find(|tool| tool.name() == name);
+    let found = pipeline.registry().named(caller, Operation::Call, name);
     let tool = found.ok_or(Bad::Refused(Refusal::NotFound))?;
-    Ok(answer::json(&entry(tool)))
-}
-
-fn tools<'a>(caller: &'a Caller, pipeline: &'a Pipeline) -> impl Iterator<Item = &'a Definition> {
-    pipeline.registry().visible(caller).filter(|tool| *tool.kind() == Kind::Tool)
+    Ok(answer::json(&entry(tool.definition())))
 }
 
 /// A tool, as the list has it.

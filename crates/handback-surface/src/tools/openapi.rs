@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use handback_tool::{Definition, Kind};
+use handback_tool::Definition;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
@@ -17,11 +17,11 @@ const NAMED: [&str; 5] =
     ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
 
 /// The document about these tools.
-pub(super) fn document<'a>(tools: impl Iterator<Item = &'a Definition>) -> Value {
+pub(super) fn document(tools: &[&Definition]) -> Value {
     let mut paths = fixed_paths();
     let mut schemas = fixed_schemas();
     let mut taken = BTreeSet::new();
-    for tool in tools.filter(|tool| *tool.kind() == Kind::Tool) {
+    for tool in tools {
         let mut word = tool.name().replace('/', "-");
         while !taken.insert(word.clone()) {
             word.push('-');

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use handback_token::{Cursor, Purpose as _};
-use handback_tool::MAX_ARGUMENTS_DEPTH;
 use hyper::Request;
 use hyper::body::Body;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName};
@@ -12,12 +11,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::body::{self, Unread};
+use crate::calls;
 
 /// Bytes of a body at most.
 pub(super) const MAX_BODY_BYTES: usize = 4 << 20;
-
-/// How deep a body is at most: what it has members for may be as deep as arguments.
-const MAX_BODY_DEPTH: usize = MAX_ARGUMENTS_DEPTH + 1;
 
 /// Tools of a page of the list, if it is not said how many.
 const PAGE_TOOLS: usize = 100;
@@ -84,7 +81,7 @@ where
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Bad> {
-    if is_deeper(bytes, MAX_BODY_DEPTH) {
+    if calls::is_too_deep(bytes) {
         return Err(Bad::request("the body is deeper than it may be"));
     }
     serde_json::from_slice(bytes).map_err(|error| {
@@ -95,27 +92,6 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Bad> {
 
 /// Characters of a message about a body: it may repeat a part of it.
 const WHY_CHARS_MAX: usize = 200;
-
-/// Whether a JSON text is deeper than this. Of what is no JSON, the parser says so.
-fn is_deeper(text: &[u8], limit: usize) -> bool {
-    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
-    for byte in text {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if in_string => is_escaped = true,
-            b'"' => in_string = !in_string,
-            b'{' | b'[' if !in_string => {
-                depth += 1;
-                if depth > limit {
-                    return true;
-                }
-            }
-            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    false
-}
 
 /// Refuses what does not say that it is JSON: a page of another origin cannot say so without being
 /// asked first.
@@ -218,14 +194,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn depth_is_that_of_the_value(depth in 1_usize..40, limit in 1_usize..40, text: String) {
-            let open = (0..depth).fold(serde_json::json!(text), |inner, _| {
-                serde_json::json!({ "[\\\"": inner })
-            });
-            prop_assert_eq!(is_deeper(open.to_string().as_bytes(), limit), depth > limit);
-        }
-
         #[test]
         fn no_bytes_break_a_reader(bytes: Vec<u8>) {
             let _ = parse::<Run>(&bytes);

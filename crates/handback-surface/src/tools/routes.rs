@@ -41,7 +41,7 @@ where
         (Route::List, &Method::GET | &Method::HEAD) => catalog::list(&request, caller, pipeline),
         (Route::Tool(name), &Method::GET | &Method::HEAD) => catalog::one(&name, caller, pipeline),
         (Route::Document, &Method::GET | &Method::HEAD) => {
-            Ok(answer::json(&openapi::document(pipeline.registry().visible(caller))))
+            Ok(answer::json(&openapi::document(&calls::tools(pipeline, caller))))
         }
         (Route::Run(name), &Method::POST) => run(request, caller, pipeline, name).await,
         (Route::Continue(name), &Method::POST) => go_on(request, caller, pipeline, name).await,

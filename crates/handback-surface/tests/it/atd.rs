@@ -238,6 +238,8 @@ async fn what_goes_wrong_has_an_answer_and_the_connection_goes_on() {
     assert_eq!(asks["result"]["code"], "INPUT_REQUIRED");
     client.send(&[0, 0, 0, 2, b'{', b'!']).await;
     assert!(client.heard().await.unwrap().contains("not a message: "));
+    let deep = (0..33).fold(json!(1), |inner, _| json!([inner]));
+    assert_eq!(client.run("act", deep).await["message"], "not a message: it is too deep");
     let unknown = client.ask(json!({"type": "x".repeat(5000)})).await;
     assert!(unknown["message"].as_str().unwrap().len() < 300);
     let ucan = json!({"type": "hello", "client_id": "c", "ucan_tokens": ["x"]});
