@@ -22,7 +22,7 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::{collections, config, config_file, rings};
 
-/// Run the server: durable streams on this machine
+/// Run the server: tools, collections and durable streams on this machine
 ///
 /// Listens until it is interrupted, then ends what is under way. On SIGHUP it reads its certificate
 /// and the identities of callers again. What it acknowledged is on the
