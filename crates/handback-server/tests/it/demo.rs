@@ -247,18 +247,18 @@ async fn the_shop_can_be_queried_and_its_examples_work() {
     let data = tempfile::tempdir().unwrap();
     let bench = Bench::demo(data.path());
     let intro = demo::intro(&Endpoints { http: "http://127.0.0.1:1".to_owned(), socket: None });
-    let line = intro.lines().find(|line| line.contains("call mcp_aql_read")).unwrap();
-    let query: Value = serde_json::from_str(line.split('\'').nth(1).unwrap()).unwrap();
-    let answer = bench.ask(alice(), query).await;
+    let arguments = |tool: &str| {
+        let line = intro.lines().find(|line| line.contains(&format!("/{tool}/run"))).unwrap();
+        let body = line.split('\'').find(|part| part.starts_with('{')).unwrap();
+        let body: Value = serde_json::from_str(body).unwrap();
+        body["arguments"].clone()
+    };
+    let answer = bench.ask(alice(), arguments("mcp_aql_read")).await;
     assert_eq!(answer["data"]["items"].as_array().unwrap().len(), 3, "{answer}");
     assert!(answer["data"]["items"][0]["status"] == "paid", "{answer}");
-    let line = intro.lines().find(|line| line.contains("call shop_orders")).unwrap();
-    let args: Value = serde_json::from_str(line.split('\'').nth(1).unwrap()).unwrap();
-    assert!(page(bench.call(alice(), "shop_orders", args).await.unwrap()).1.is_some());
-    let line = intro.lines().find(|line| line.contains("curl")).unwrap();
-    let body = line.split('\'').find(|part| part.starts_with('{')).unwrap();
-    let body: Value = serde_json::from_str(body).unwrap();
-    let answer = bench.call(alice(), "shop_refund", body["arguments"].clone()).await.unwrap();
+    let orders = bench.call(alice(), "shop_orders", arguments("shop_orders")).await;
+    assert!(page(orders.unwrap()).1.is_some());
+    let answer = bench.call(alice(), "shop_refund", arguments("shop_refund")).await.unwrap();
     assert!(matches!(answer.reply, Reply::NeedsInput { .. }), "{answer:?}");
     let count = bench.list(alice(), "orders", json!({"first": 1, "include_total": true})).await;
     assert_eq!(count["pageInfo"]["totalCount"], demo::ORDERS);
