@@ -121,8 +121,12 @@ impl Tally {
 
     /// Prints the last line of a run and says whether all of it passed.
     pub(crate) fn conclude(&self) -> bool {
-        println!("{self}");
-        self.failed == 0
+        let Self { passed, failed, skipped, .. } = self;
+        if *skipped > 0 {
+            println!("{skipped} skipped");
+        }
+        println!("{passed} passed, {failed} failed");
+        *failed == 0
     }
 
     /// Takes over counts, and keeps them consistent with how the command ended: one that broke off
