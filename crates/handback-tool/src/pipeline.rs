@@ -281,14 +281,14 @@ impl Shared {
     /// One atomic step for the idempotency key, for what is redeemed once, or for both. Who wants
     /// what somebody is at waits for it.
     async fn reserve(&self, call: &Call, wanted: Option<CallRequest>) -> Result<Turn, Refusal> {
+        if call.request.cancel.is_cancelled() {
+            return Err(Refusal::Cancelled);
+        }
         let Some(wanted) = wanted else {
             return Ok(Turn::Make(Permit::default()));
         };
         let until = tokio::time::Instant::now() + call.tool.definition().time_limit;
         loop {
-            if call.request.cancel.is_cancelled() {
-                return Err(Refusal::Cancelled);
-            }
             let reserve =
                 move |journal: &CallJournal, now| journal.reserve(&wanted, &mut rand::rng(), now);
             let (call_id, is_here) = match self.journal(reserve).await? {
