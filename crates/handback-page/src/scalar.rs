@@ -209,7 +209,9 @@ pub fn write_text(text: &str, out: &mut String) {
     out.reserve(text.len() + 2);
     out.push('"');
     let mut rest = text;
-    while let Some((plain, special)) = rest.split_at_checked(plain_length(rest.as_bytes())) {
+    while let Some((plain, special)) =
+        rest.split_at_checked(plain_length(rest.as_bytes(), special_bytes))
+    {
         out.push_str(plain);
         let Some(byte) = special.bytes().next() else { break };
         match byte {
@@ -230,44 +232,56 @@ pub fn write_text(text: &str, out: &mut String) {
 /// Whether bytes are ASCII, and stand for themselves in a JSON string: most texts of most tables.
 #[must_use]
 pub fn is_plain_ascii(text: &[u8]) -> bool {
-    text.is_ascii() && plain_length(text) == text.len()
+    plain_length(text, |word| special_bytes(word) | non_ascii_bytes(word)) == text.len()
 }
 
-/// How many bytes stand for themselves in JSON, up to the first control character, quote or
-/// backslash. Looks at eight at a time: most of a page is text.
-fn plain_length(text: &[u8]) -> usize {
+/// How many bytes stand before the first that is marked by its high bit; bytes behind that may be
+/// marked as well. Looks at eight at a time: most of a page is text.
+#[inline]
+fn plain_length(text: &[u8], marked: impl Fn(u64) -> u64) -> usize {
     let (words, rest) = text.as_chunks();
     for (number, word) in words.iter().enumerate() {
-        let special = special_bytes(*word);
-        if special != 0 {
-            return number * 8 + first_byte(special);
+        let marked = marked(u64::from_le_bytes(*word));
+        if marked != 0 {
+            return number * 8 + first_byte(marked);
         }
     }
-    match text.last_chunk() {
-        // These overlap with those before.
-        Some(last) if !rest.is_empty() => match special_bytes(*last) {
-            0 => text.len(),
-            special => text.len() - 8 + first_byte(special),
-        },
-        _ => {
-            let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
-            let plain = rest.iter().position(is_special).unwrap_or(rest.len());
-            words.len() * 8 + plain
+    if rest.is_empty() {
+        return text.len();
+    }
+    // Eight that overlap with those before; or fewer than eight, before letters.
+    let (last, before) = match text.last_chunk() {
+        Some(last) => (*last, 8),
+        None => {
+            let mut word = [b'a'; 8];
+            for (to, from) in word.iter_mut().zip(rest) {
+                *to = *from;
+            }
+            (word, rest.len())
         }
+    };
+    match marked(u64::from_le_bytes(last)) {
+        0 => text.len(),
+        marked => text.len() - before + first_byte(marked),
     }
 }
+
+/// One in every byte of a word.
+const EACH: u64 = 0x0101_0101_0101_0101;
 
 /// The high bit of a byte is set if it is one that JSON escapes; those of bytes behind the first
 /// one may be set as well.
-const fn special_bytes(word: [u8; 8]) -> u64 {
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    let word = u64::from_le_bytes(word);
+const fn special_bytes(word: u64) -> u64 {
     let control = word.wrapping_sub(EACH * 0x20) & !word;
     let from_quote = word ^ (EACH * b'"' as u64);
     let from_backslash = word ^ (EACH * b'\\' as u64);
     let quote = from_quote.wrapping_sub(EACH) & !from_quote;
     let backslash = from_backslash.wrapping_sub(EACH) & !from_backslash;
     (control | quote | backslash) & (EACH * 0x80)
+}
+
+const fn non_ascii_bytes(word: u64) -> u64 {
+    word & (EACH * 0x80)
 }
 
 const fn first_byte(marked: u64) -> usize {

@@ -87,6 +87,8 @@ pub(super) struct Member {
     /// What is written before its value: `{"name":` or `,"name":`.
     pub(super) prefix: String,
     pub(super) name: String,
+    /// Which sort key it is, if one.
+    pub(super) key: Option<usize>,
 }
 
 /// A sort key.
@@ -96,6 +98,8 @@ pub(super) struct PlaceColumn {
     pub(super) result: usize,
     pub(super) name: String,
     pub(super) nullable: bool,
+    /// Whether a member of the item is the same value.
+    pub(super) is_member: bool,
 }
 
 impl Plan {
@@ -377,7 +381,7 @@ impl Selection {
             Items::Columns(shown) => source.table.columns.iter().take(*shown).collect(),
             Items::Text(sql_name) => {
                 selected.push(sql_name);
-                members.push(Member { prefix: String::new(), name: "item".to_owned() });
+                members.push(Member { prefix: String::new(), name: "item".to_owned(), key: None });
                 vec![]
             }
         };
@@ -389,19 +393,27 @@ impl Selection {
             let mut prefix = if members.is_empty() { "{" } else { "," }.to_owned();
             handback_page::scalar::write_text(name, &mut prefix);
             prefix.push(':');
-            members.push(Member { prefix, name: name.clone() });
+            members.push(Member { prefix, name: name.clone(), key: None });
             selected.push(&column.sql_name);
         }
         let mut keys = Vec::with_capacity(order.keys().len());
-        for key in order.keys() {
+        for (number, key) in order.keys().iter().enumerate() {
             let column = source.column(&key.field)?;
             let found = selected.iter().position(|name| *name == column.sql_name);
             let result = found.unwrap_or(selected.len());
             if found.is_none() {
                 selected.push(&column.sql_name);
             }
+            let member = match source.items {
+                Items::Columns(_) => members.get_mut(result).filter(|member| member.key.is_none()),
+                Items::Text(_) => None,
+            };
+            let is_member = member.is_some();
+            if let Some(member) = member {
+                member.key = Some(number);
+            }
             let name = column.column.name.clone();
-            keys.push(PlaceColumn { result, name, nullable: key.nullable });
+            keys.push(PlaceColumn { result, name, nullable: key.nullable, is_member });
         }
         // A key there always is, but an order of a file may have none.
         let sql = if selected.is_empty() { "1".to_owned() } else { selected.join(", ") };

@@ -287,10 +287,8 @@ impl<'a> Reader<'a> {
                     more = true;
                     break 'walk;
                 }
-                self.write_item(row, &mut page)?;
-                // That of the last row so far is kept aside: it may be the last of all.
-                last_place.clear();
-                self.write_place(row, &mut last_place)?;
+                // The place of the last row so far is kept aside: it may be the last of all.
+                self.write_row(row, &mut page, &mut last_place)?;
                 places.push(match asked.places {
                     Places::Ends if !ends.is_empty() => Vec::new(),
                     Places::All | Places::Ends => last_place.clone(),
@@ -358,51 +356,50 @@ impl<'a> Reader<'a> {
 
     fn row(&self, row: &rusqlite::Row<'_>) -> Result<Row, CollectionError> {
         let mut item = Vec::with_capacity(self.plan.item_length());
-        self.write_item(row, &mut item)?;
         let mut place = Vec::with_capacity(self.plan.keys.len() + 1);
-        self.write_place(row, &mut place)?;
+        self.write_row(row, &mut item, &mut place)?;
         Ok(Row { item: json(item)?.into(), place })
     }
 
-    /// The place of a row.
-    fn write_place(
+    /// Appends the JSON of a row, in bytes, as most texts need no look at their characters; and
+    /// replaces what is in `place` by its place.
+    fn write_row(
         &self,
         row: &rusqlite::Row<'_>,
+        out: &mut Vec<u8>,
         place: &mut Vec<Scalar>,
     ) -> Result<(), CollectionError> {
-        for key in &self.plan.keys {
-            let scalar = match value(row, key.result)? {
-                ValueRef::Null if !key.nullable => {
-                    let text = format!("column '{}' of the order holds null", key.name);
-                    return Err(CollectionError::Damaged(text));
+        place.clear();
+        place.resize(self.plan.keys.len(), Scalar::Null);
+        match &self.source.items {
+            Items::Columns(_) => self.write_members(row, out, place)?,
+            Items::Text(_) => {
+                if let ValueRef::Text(bytes) = value(row, 0)? {
+                    out.extend_from_slice(self.text(row, bytes, "item")?.as_bytes());
                 }
-                ValueRef::Null => Scalar::Null,
-                ValueRef::Integer(int) => Scalar::Int(int.into()),
-                ValueRef::Real(real) => Scalar::Real(real),
-                ValueRef::Blob(bytes) => Scalar::Blob(bytes.to_vec()),
-                ValueRef::Text(bytes) => Scalar::Text(self.text(row, bytes, &key.name)?.to_owned()),
-            };
-            place.push(scalar);
+            }
+        }
+        for (key, scalar) in self.plan.keys.iter().zip(place.iter_mut()) {
+            if !key.is_member {
+                *scalar = self.key_value(row, key, value(row, key.result)?)?;
+            }
         }
         place.extend(self.source.edition.map(|edition| Scalar::Int(edition.into())));
         Ok(())
     }
 
-    /// Appends the JSON of a row. Bytes, as most texts need no look at their characters.
-    fn write_item(
+    /// Appends the JSON of an object of columns, and notes in `place` the values that are sort keys:
+    /// asking SQLite for them once more would cost as much as writing them.
+    fn write_members(
         &self,
         row: &rusqlite::Row<'_>,
         out: &mut Vec<u8>,
+        place: &mut [Scalar],
     ) -> Result<(), CollectionError> {
-        if let Items::Text(_) = &self.source.items {
-            if let ValueRef::Text(bytes) = value(row, 0)? {
-                out.extend_from_slice(self.text(row, bytes, "item")?.as_bytes());
-            }
-            return Ok(());
-        }
         for (number, member) in self.plan.members.iter().enumerate() {
             out.extend_from_slice(member.prefix.as_bytes());
-            match value(row, number)? {
+            let value = value(row, number)?;
+            match value {
                 ValueRef::Null => out.extend_from_slice(b"null"),
                 ValueRef::Integer(int) => write_integer(int, out),
                 ValueRef::Real(real) => write_real(real, out),
@@ -418,9 +415,33 @@ impl<'a> Reader<'a> {
                 }
                 ValueRef::Blob(bytes) => write_with(out, |out| scalar::write_blob(bytes, out)),
             }
+            let Some(key) = member.key else { continue };
+            if let (Some(key), Some(scalar)) = (self.plan.keys.get(key), place.get_mut(key)) {
+                *scalar = self.key_value(row, key, value)?;
+            }
         }
         out.extend_from_slice(if self.plan.members.is_empty() { b"{}" } else { b"}" });
         Ok(())
+    }
+
+    /// The value of a sort key, for a place.
+    fn key_value(
+        &self,
+        row: &rusqlite::Row<'_>,
+        key: &PlaceColumn,
+        value: ValueRef<'_>,
+    ) -> Result<Scalar, CollectionError> {
+        Ok(match value {
+            ValueRef::Null if !key.nullable => {
+                let text = format!("column '{}' of the order holds null", key.name);
+                return Err(CollectionError::Damaged(text));
+            }
+            ValueRef::Null => Scalar::Null,
+            ValueRef::Integer(int) => Scalar::Int(int.into()),
+            ValueRef::Real(real) => Scalar::Real(real),
+            ValueRef::Blob(bytes) => Scalar::Blob(bytes.to_vec()),
+            ValueRef::Text(bytes) => Scalar::Text(self.text(row, bytes, &key.name)?.to_owned()),
+        })
     }
 
     /// The text of a column of a row.
