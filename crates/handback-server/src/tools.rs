@@ -179,7 +179,7 @@ impl Tools {
         front.hosts.extend(parts.hosts);
         front.origins.extend(parts.origins);
         let offered = server.clone();
-        let mcp = Front::new(move || offered.clone(), stores, front);
+        let mcp = Front::new(move || offered.for_session(), stores, front);
         Ok(Self { pipeline, mcp, server, held, journal })
     }
 

@@ -2,6 +2,8 @@
 
 #![expect(deprecated, reason = "log messages are still a part of the protocol")]
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use handback_identity::Caller;
 use handback_token::Operation;
@@ -21,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::answers::Brought;
+use super::session::{Session, rank};
 use super::{CURSOR_ARGUMENT, KEY_META, McpServer};
 
 /// A call as a client asked for it: each of its rounds is made from it.
@@ -120,6 +123,7 @@ pub(super) type UnderWay = BoxFuture<'static, Result<Answer, Refusal>>;
 pub(super) struct Running {
     pub(super) call: UnderWay,
     events: mpsc::Receiver<Event>,
+    session: Arc<Session>,
 }
 
 impl McpServer {
@@ -131,8 +135,9 @@ impl McpServer {
     ) -> Running {
         let (sender, events) = mpsc::channel(EVENTS_WAITING_MAX);
         let request = incoming.request(continuation).events(sender).cancel(cancel);
-        let pipeline = std::sync::Arc::clone(&self.pipeline);
-        Running { call: Box::pin(async move { pipeline.call(request).await }), events }
+        let pipeline = Arc::clone(&self.pipeline);
+        let session = Arc::clone(&self.session);
+        Running { call: Box::pin(async move { pipeline.call(request).await }), events, session }
     }
 }
 
@@ -145,18 +150,18 @@ impl Running {
         let ended = loop {
             tokio::select! {
                 ended = &mut self.call => break ended,
-                Some(event) = self.events.recv() => tell(context, event).await,
+                Some(event) = self.events.recv() => tell(context, &self.session, event).await,
             }
         };
         while let Ok(event) = self.events.try_recv() {
-            tell(context, event).await;
+            tell(context, &self.session, event).await;
         }
         ended
     }
 }
 
 /// Tells the client of this request something. It may be gone; the call goes on.
-async fn tell(context: &RequestContext<RoleServer>, event: Event) {
+async fn tell(context: &RequestContext<RoleServer>, session: &Session, event: Event) {
     match event {
         Event::Progress { done, total, message } => {
             let Some(token) = context.meta.get_progress_token() else { return };
@@ -171,9 +176,10 @@ async fn tell(context: &RequestContext<RoleServer>, event: Event) {
         }
         Event::Log { level, data } => {
             // Newer clients say with each request from which level on they want any.
-            let wanted = level_name(context.meta.log_level());
-            let is_wanted =
-                wanted.map_or_else(|| !is_modern(context), |wanted| rank(&level) >= rank(&wanted));
+            let is_wanted = match level_name(context.meta.log_level()) {
+                Some(wanted) => rank(&level) >= rank(&wanted),
+                None => !is_modern(context) && session.wants(&level),
+            };
             if !is_wanted {
                 return;
             }
@@ -186,16 +192,10 @@ async fn tell(context: &RequestContext<RoleServer>, event: Event) {
     }
 }
 
-fn level_name(level: Option<LoggingLevel>) -> Option<String> {
+/// A level as the protocol writes it.
+pub(super) fn level_name(level: Option<LoggingLevel>) -> Option<String> {
     let name = serde_json::to_value(level?).ok()?;
     name.as_str().map(str::to_owned)
-}
-
-/// How important a level is.
-fn rank(level: &str) -> usize {
-    const LEVELS: [&str; 8] =
-        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-    LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len())
 }
 
 pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {

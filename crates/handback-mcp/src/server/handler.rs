@@ -13,7 +13,7 @@ use rmcp::model::{
     Reference, ServerCapabilities, ServerConfig, ServerRequest, SetLevelRequestParams,
     SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ use super::answers::{
     Brought, prompt_result, protocol_error, questions, resource_result, tool_refusal, tool_result,
     typed,
 };
-use super::calls::{Incoming, is_modern};
+use super::calls::{Incoming, is_modern, level_name};
 use super::lists::{List, entry_of};
 use super::tasks::SLOW_AFTER;
 
@@ -308,19 +308,34 @@ impl ServerHandler for McpServer {
         }
     }
 
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.changes.tell(context.peer, &self.session);
+    }
+
+    /// One resource of those that the caller may read. To others, and of others, nothing is said.
     async fn subscribe(
         &self,
-        _: SubscribeRequestParams,
-        _: RequestContext<RoleServer>,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        Ok(())
+        let caller = self.caller(&context)?;
+        if self.pipeline.registry().named(&caller, Operation::Read, &request.uri).is_none() {
+            let data = serde_json::json!({"uri": request.uri});
+            return Err(ErrorData::resource_not_found("there is no such resource", Some(data)));
+        }
+        self.changes.tell(context.peer, &self.session);
+        match self.session.follow(request.uri) {
+            true => Ok(()),
+            false => Err(protocol_error(&Refusal::Busy)),
+        }
     }
 
     async fn unsubscribe(
         &self,
-        _: UnsubscribeRequestParams,
+        request: UnsubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.session.unfollow(&request.uri);
         Ok(())
     }
 
@@ -359,9 +374,12 @@ impl ServerHandler for McpServer {
 
     async fn set_level(
         &self,
-        _: SetLevelRequestParams,
+        request: SetLevelRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        if let Some(level) = level_name(Some(request.level)) {
+            self.session.set_level(&level);
+        }
         Ok(())
     }
 

@@ -15,6 +15,7 @@ mod calls;
 mod changes;
 mod handler;
 mod lists;
+mod session;
 mod stdio;
 pub mod tasks;
 
@@ -27,6 +28,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 
 pub use self::changes::Changes;
+use self::session::Session;
 pub use self::stdio::StdioError;
 use self::tasks::Tasks;
 
@@ -57,7 +59,8 @@ pub struct About {
     pub instructions: Option<String>,
 }
 
-/// An MCP server on a pipeline. Clones are the same server.
+/// An MCP server on a pipeline. Clones are the same server to the same client; see
+/// [`McpServer::for_session`].
 #[derive(Clone)]
 pub struct McpServer {
     pipeline: Arc<Pipeline>,
@@ -66,6 +69,8 @@ pub struct McpServer {
     changes: Changes,
     /// Who calls where the transport does not say: on stdio.
     caller: Option<Caller>,
+    /// What an older client has said.
+    session: Arc<Session>,
 }
 
 impl McpServer {
@@ -74,7 +79,14 @@ impl McpServer {
     #[must_use]
     pub fn new(pipeline: Arc<Pipeline>, about: About, tasks: Tasks) -> Self {
         let about = Arc::new(about);
-        Self { pipeline, about, tasks, changes: Changes::default(), caller: None }
+        Self {
+            pipeline,
+            about,
+            tasks,
+            changes: Changes::default(),
+            caller: None,
+            session: Arc::default(),
+        }
     }
 
     /// For one caller, as on stdio.
@@ -82,6 +94,12 @@ impl McpServer {
     pub fn for_caller(mut self, caller: Caller) -> Self {
         self.caller = Some(caller);
         self
+    }
+
+    /// The same server for one more client, who has said nothing yet.
+    #[must_use]
+    pub fn for_session(&self) -> Self {
+        Self { session: Arc::default(), ..self.clone() }
     }
 
     /// Tells clients that something has changed.

@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use handback_mcp::server::tasks::Tasks;
-use handback_mcp::{About, Front, FrontOptions, McpServer, Stores};
+use handback_mcp::{About, Changes, Front, FrontOptions, McpServer, Stores};
 use handback_store::held::{HeldOptions, HeldStore};
 use handback_store::journal::{InstanceId, Journal};
 use handback_store::{Kv, MemoryStore};
 use handback_token::{KeyRing, Sealer, SealerConfig, UnixTime, ring};
 use handback_tool::audit::NoAudit;
 use handback_tool::{
-    CallContext, Clock, Definition, Inputs, Outcome, Pipeline, PipelineParts, Position, Registry,
-    RevocationWatch, Round, Tool, ToolClass, ToolError,
+    CallContext, Clock, Definition, Event, Inputs, Outcome, Pipeline, PipelineParts, Position,
+    Registry, RevocationWatch, Round, Tool, ToolClass, ToolError,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::world::{Ask, serve};
+use crate::world::{Ask, Open, initialize, serve};
 
 const ALICE: Option<u32> = Some(1);
 const BOB: Option<u32> = Some(2);
@@ -60,6 +60,7 @@ impl Disk {
 struct Site {
     address: SocketAddr,
     effects: Arc<Effects>,
+    changes: Changes,
 }
 
 struct Effects {
@@ -88,6 +89,8 @@ impl Site {
         registry.add(Pay(Arc::clone(&effects))).unwrap();
         registry.add(Work { name: "work", effects: Arc::clone(&effects) }).unwrap();
         registry.add(Work { name: "long_work", effects: Arc::clone(&effects) }).unwrap();
+        registry.add(Note).unwrap();
+        registry.add(Chatter).unwrap();
         for number in 0..250 {
             registry.add(Filler(number)).unwrap();
         }
@@ -108,9 +111,10 @@ impl Site {
         });
         let about = About { name: "test".to_owned(), version: "0".to_owned(), instructions: None };
         let tasks = Tasks::new(Arc::clone(kv), held, Arc::clone(&clock) as _, disk.instance);
-        let server = McpServer::new(Arc::new(pipeline), about, tasks);
+        let changes = Changes::default();
+        let server = McpServer::new(Arc::new(pipeline), about, tasks).changes(changes.clone());
         let stores = Stores { kv: Arc::clone(kv), sealer, clock };
-        let front = Front::new(move || server.clone(), stores, FrontOptions::default());
+        let front = Front::new(move || server.for_session(), stores, FrontOptions::default());
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = tcp.local_addr().unwrap();
         tokio::spawn(async move {
@@ -118,7 +122,28 @@ impl Site {
                 tokio::spawn(serve(front.clone(), stream));
             }
         });
-        Self { address, effects }
+        Self { address, effects, changes }
+    }
+
+    /// A session of an older client.
+    async fn begin(&self, user: Option<u32>) -> String {
+        let answer = Ask::post(self.address, user, &initialize()).send().await;
+        let session = answer.headers.get("mcp-session-id").unwrap().to_str().unwrap().to_owned();
+        self.say(user, &session, &json!({"method": "notifications/initialized"})).await;
+        session
+    }
+
+    /// What a session is told outside of answers.
+    async fn listen(&self, user: Option<u32>, session: &str) -> Open {
+        let ask = Ask::get(self.address, user).session(session);
+        ask.header("mcp-protocol-version", "2025-11-25").open().await
+    }
+
+    /// A message of an older client, and what it is answered with.
+    async fn say(&self, user: Option<u32>, session: &str, message: &Value) -> String {
+        let mut message = message.clone();
+        message["jsonrpc"] = "2.0".into();
+        Ask::post(self.address, user, &message).session(session).send().await.body
     }
 
     fn ask(&self, user: Option<u32>, method: &str, params: &Value) -> Ask {
@@ -248,6 +273,40 @@ impl Tool for Work {
     }
 }
 
+/// A resource that changes.
+struct Note;
+
+impl Tool for Note {
+    type Args = Value;
+
+    fn definition(&self) -> Definition {
+        Definition::resource("note:1", "A note.")
+    }
+
+    async fn call(&self, _args: Value, _ctx: &CallContext) -> Result<Outcome, ToolError> {
+        Ok(Outcome::text("noted"))
+    }
+}
+
+/// Says things of some importance, and of much.
+struct Chatter;
+
+impl Tool for Chatter {
+    type Args = Value;
+
+    fn definition(&self) -> Definition {
+        Definition::tool("chatter", "Talks.")
+    }
+
+    async fn call(&self, _args: Value, ctx: &CallContext) -> Result<Outcome, ToolError> {
+        for level in ["info", "error"] {
+            ctx.emit(Event::Log { level: level.into(), data: format!("said {level}").into() })
+                .await;
+        }
+        Ok(Outcome::text("over"))
+    }
+}
+
 struct Filler(u32);
 
 impl Tool for Filler {
@@ -290,7 +349,8 @@ async fn nobody_else_goes_on_with_a_cursor() {
     let site = Site::on(&disk).await;
     let first = site.call(ALICE, "numbers", json!({})).await;
     let cursor = first["_meta"]["dev.handback/nextCursor"].as_str().unwrap();
-    let edited = format!("{}A", &cursor[..cursor.len() - 1]);
+    let last = if cursor.ends_with('A') { 'Q' } else { 'A' };
+    let edited = format!("{}{last}", &cursor[..cursor.len() - 1]);
     let go_on = async |user, arguments: Value| {
         let params = json!({"name": "numbers", "arguments": arguments});
         site.send(user, "tools/call", &params).await
@@ -370,7 +430,7 @@ async fn lists_are_paged_for_one_caller() {
         first_cursor.get_or_insert_with(|| next.clone());
         params["cursor"] = next;
     }
-    assert_eq!(names.len(), 254);
+    assert_eq!(names.len(), 255);
     assert_eq!(&names[..3], ["numbers", "pay", "work"]);
     for (user, method) in [(BOB, "tools/list"), (ALICE, "prompts/list"), (NOBODY, "tools/list")] {
         let (_, message) = site.send(user, method, &json!({"cursor": first_cursor})).await;
@@ -457,4 +517,41 @@ async fn hanging_up_cancels_a_call_without_a_key_and_not_one_with() {
     assert_eq!(retried["_meta"]["dev.handback/replayed"], true);
     assert_eq!(site.effects.count.load(Ordering::SeqCst), 1);
     assert_eq!(site.effects.dropped.load(Ordering::SeqCst), 1, "only the first one");
+}
+
+#[tokio::test]
+async fn an_older_client_hears_of_what_it_follows() {
+    let site = Site::on(&Disk::new()).await;
+    let (follows, does_not) = (site.begin(ALICE).await, site.begin(BOB).await);
+    let follow = |uri| json!({"id": 3, "method": "resources/subscribe", "params": {"uri": uri}});
+    assert!(site.say(ALICE, &follows, &follow("note:1")).await.contains("\"result\":{}"));
+    assert!(site.say(ALICE, &follows, &follow("note:2")).await.contains("no such resource"));
+    let mut hers = site.listen(ALICE, &follows).await;
+    let mut his = site.listen(BOB, &does_not).await;
+    site.changes.resource("note:1").await;
+    site.changes.tools().await;
+    let heard = hers.until("tools/list_changed").await;
+    assert!(heard.contains("notifications/resources/updated") && heard.contains("note:1"));
+    let heard = his.until("tools/list_changed").await;
+    assert!(!heard.contains("resources/updated"), "{heard}");
+    let unfollow = json!({"id": 4, "method": "resources/unsubscribe", "params": {"uri": "note:1"}});
+    site.say(ALICE, &follows, &unfollow).await;
+    site.changes.resource("note:1").await;
+    site.changes.prompts().await;
+    let heard = hers.until("prompts/list_changed").await;
+    assert_eq!(heard.matches("resources/updated").count(), 1, "{heard}");
+}
+
+#[tokio::test]
+async fn an_older_client_says_which_messages_it_wants() {
+    let site = Site::on(&Disk::new()).await;
+    let (hers, his) = (site.begin(ALICE).await, site.begin(BOB).await);
+    let level = json!({"id": 3, "method": "logging/setLevel", "params": {"level": "error"}});
+    site.say(ALICE, &hers, &level).await;
+    let mut heard = [site.listen(ALICE, &hers).await, site.listen(BOB, &his).await];
+    let chatter = json!({"id": 4, "method": "tools/call", "params": {"name": "chatter"}});
+    site.say(ALICE, &hers, &chatter).await;
+    site.say(BOB, &his, &chatter).await;
+    assert!(!heard[0].until("said error").await.contains("said info"));
+    assert!(heard[1].until("said error").await.contains("said info"));
 }

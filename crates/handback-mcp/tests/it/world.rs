@@ -102,7 +102,7 @@ impl World {
     }
 
     pub(crate) fn get(&self, user: Option<u32>) -> Ask {
-        Ask::new(self.address, Method::GET, user).header("accept", "text/event-stream")
+        Ask::get(self.address, user)
     }
 
     pub(crate) fn delete(&self, user: Option<u32>) -> Ask {
@@ -164,6 +164,10 @@ impl Ask {
         let ask = Self::new(address, Method::POST, user);
         let ask = ask.header("content-type", "application/json");
         ask.header("accept", "application/json, text/event-stream").body(message.to_string())
+    }
+
+    pub(crate) fn get(address: SocketAddr, user: Option<u32>) -> Self {
+        Self::new(address, Method::GET, user).header("accept", "text/event-stream")
     }
 
     fn new(address: SocketAddr, method: Method, user: Option<u32>) -> Self {

@@ -47,7 +47,7 @@ pub(crate) fn server() -> Result<Front<McpServer>> {
     let tasks = Tasks::new(Arc::clone(&kv), held, Arc::new(clock::now_ms), instance);
     let server = McpServer::new(Arc::new(pipeline), about, tasks).changes(changes);
     let stores = Stores { kv, sealer, clock: Arc::new(clock::now_ms) };
-    Ok(Front::new(move || server.clone(), stores, FrontOptions::default()))
+    Ok(Front::new(move || server.for_session(), stores, FrontOptions::default()))
 }
 
 #[derive(Debug)]
