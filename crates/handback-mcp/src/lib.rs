@@ -37,6 +37,7 @@ mod seal;
 pub mod server;
 pub mod sessions;
 mod sse;
+pub mod wire;
 
 use std::sync::Arc;
 
