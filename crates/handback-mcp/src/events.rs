@@ -99,6 +99,15 @@ impl Events {
     }
 }
 
+impl Events {
+    /// Whether an event is still there.
+    pub(crate) async fn is_kept(&self, id: &str) -> Result<bool, StoreError> {
+        let Some(place) = Place::parse(id) else { return Ok(false) };
+        let shared = Arc::clone(&self.0);
+        Ok(blocking(move || shared.kv.get(&place.key(), (shared.clock)())).await?.is_some())
+    }
+}
+
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events").field("life_ms", &self.0.life_ms).finish_non_exhaustive()

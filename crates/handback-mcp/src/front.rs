@@ -13,8 +13,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use handback_identity::VerifiedPrincipal;
 use handback_store::Kv;
+use handback_store::revocations::Subject;
 use handback_store::sessions::SessionOptions;
-use handback_token::{Outside, Sealer};
+use handback_token::{Operation, Outside, Reason, Sealer};
+use handback_tool::Surface;
+use handback_tool::gate::{Back, Gate, OUTLIVED};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body;
@@ -31,7 +34,7 @@ use crate::era::{self, Envelope, Era};
 use crate::events::{EVENT_LIFE_MS, Events};
 use crate::late;
 use crate::seal::EventIds;
-use crate::sessions::OwnedSessions;
+use crate::sessions::{Found, OwnedSessions};
 use crate::sse::WithIds;
 
 /// The header with the id of a session.
@@ -83,6 +86,9 @@ pub struct FrontOptions {
     pub sessions_max: usize,
     /// How long a connection may be silent.
     pub keep_alive: Duration,
+    /// What was revoked, and where refusals of sessions and ids of events are written down. Without
+    /// it nothing is revoked, and they are in the log.
+    pub gate: Option<Gate>,
 }
 
 impl Default for FrontOptions {
@@ -94,6 +100,7 @@ impl Default for FrontOptions {
             sessions: SessionOptions::default(),
             sessions_max: 10_000,
             keep_alive: Duration::from_secs(15),
+            gate: None,
         }
     }
 }
@@ -107,7 +114,9 @@ struct Inner<H> {
     /// The sessions that are in memory.
     live: Arc<LocalSessionManager>,
     sessions: OwnedSessions,
+    events: Events,
     ids: EventIds,
+    gate: Option<Gate>,
     sessions_max: usize,
     keep_alive: Duration,
 }
@@ -149,11 +158,22 @@ impl<H: ServerHandler> Front<H> {
             StreamableHttpService::new(move || Ok(handler()), Arc::default(), config)
         };
         config.session_store = Some(Arc::new(sessions.clone()));
-        let live = Arc::new(LocalSessionManager::default().with_event_store(Arc::new(events)));
+        let kept = Arc::new(events.clone());
+        let live = Arc::new(LocalSessionManager::default().with_event_store(kept));
         let legacy = StreamableHttpService::new(move || Ok(handler()), Arc::clone(&live), config);
         let ids = EventIds::new(sealer, clock);
-        let FrontOptions { sessions_max, keep_alive, .. } = options;
-        Self(Arc::new(Inner { modern, legacy, live, sessions, ids, sessions_max, keep_alive }))
+        let FrontOptions { sessions_max, keep_alive, gate, .. } = options;
+        Self(Arc::new(Inner {
+            modern,
+            legacy,
+            live,
+            sessions,
+            events,
+            ids,
+            gate,
+            sessions_max,
+            keep_alive,
+        }))
     }
 
     /// Answers a request of a caller. Handlers find the caller among the extensions of the request's
@@ -196,7 +216,7 @@ impl<H: ServerHandler> Inner<H> {
         let session = self.session(request.headers(), caller).await?;
         let last_event = request.headers_mut().remove(LAST_EVENT_HEADER);
         if let (&Method::GET, Some(session), Some(id)) = (request.method(), &session, last_event) {
-            let id = self.opened(caller, session, &id)?;
+            let id = self.opened(caller, session, &id).await?;
             request.headers_mut().insert(LAST_EVENT_HEADER, id);
         }
         let may_begin = session.is_none() && request.method() == Method::POST;
@@ -226,14 +246,38 @@ impl<H: ServerHandler> Inner<H> {
             };
         };
         let id = id.to_str().map_err(|_| no_session())?;
-        match self.sessions.is_owned(id, caller).await {
-            Ok(true) => Ok(Some(id.to_owned())),
-            Ok(false) => Err(no_session()),
+        match self.sessions.find(id, caller).await {
+            Ok(Found::Own { created }) => {
+                let subject = Subject::of(caller).session(id).born(created);
+                if let Some(gate) = &self.gate {
+                    let checked = gate.check(&session_of(caller, id), &subject).await;
+                    checked.map_err(|_| no_session())?;
+                }
+                Ok(Some(id.to_owned()))
+            }
+            Ok(Found::Nobodys) => Err(self.refused(&session_of(caller, id), "unknown", no_session)),
+            Ok(Found::Anothers) => {
+                Err(self.refused(&session_of(caller, id), "foreign", no_session))
+            }
             Err(error) => {
                 tracing::error!(%error, "sessions can not be read");
                 Err(plain(StatusCode::SERVICE_UNAVAILABLE, "sessions are not available"))
             }
         }
+    }
+
+    /// Writes down why something was refused; gives what the caller is told.
+    fn refused(
+        &self,
+        back: &Back<'_>,
+        reason: &'static str,
+        told: impl FnOnce() -> Box<Reply>,
+    ) -> Box<Reply> {
+        match &self.gate {
+            Some(gate) => gate.refused(back, reason),
+            None => tracing::info!(reason, continuation = back.continuation, "it was refused"),
+        }
+        told()
     }
 
     /// The session that an answer begins. rmcp goes on if it can not be stored, but then it would
@@ -256,24 +300,40 @@ impl<H: ServerHandler> Inner<H> {
         Err(plain(StatusCode::SERVICE_UNAVAILABLE, "sessions are not available"))
     }
 
-    fn opened(
+    /// The id of an event as the store of events knows it.
+    async fn opened(
         &self,
         caller: &VerifiedPrincipal,
         session: &str,
         id: &HeaderValue,
     ) -> Result<HeaderValue, Box<Reply>> {
         let invalid = || plain(StatusCode::BAD_REQUEST, "invalid event id");
-        let id = id.to_str().map_err(|_| invalid())?;
-        match self.ids.open(caller, session, id) {
-            Ok(Some(id)) => HeaderValue::try_from(id).map_err(|_| invalid()),
-            Ok(None) => Err(invalid()),
+        let expired = || plain(StatusCode::GONE, "expired event id");
+        let text = id.to_str().unwrap_or_default();
+        let back = event_of(caller, text);
+        let opened = match self.ids.open(caller, session, text) {
+            Ok(opened) => opened,
             Err(refused) => {
-                let reason = refused.reason();
-                tracing::info!(?reason, "the id of an event was refused");
-                match refused.outside() {
-                    Outside::Expired => Err(plain(StatusCode::GONE, "expired event id")),
-                    _ => Err(invalid()),
-                }
+                let told = || match refused.outside() {
+                    Outside::Expired => expired(),
+                    Outside::Invalid => invalid(),
+                };
+                return Err(self.refused(&back, refused.reason().as_str(), told));
+            }
+        };
+        if let Some(gate) = &self.gate {
+            let checked = gate.check_cursor(&back, self.ids.sealer(), &opened, Some(session)).await;
+            checked.map_err(|_| invalid())?;
+        }
+        let malformed = || self.refused(&back, Reason::Malformed.as_str(), invalid);
+        let inner = String::from_utf8(opened.payload().to_vec()).map_err(|_| malformed())?;
+        match self.events.is_kept(&inner).await {
+            Ok(true) => HeaderValue::try_from(inner).map_err(|_| malformed()),
+            // It opened, so it was there once.
+            Ok(false) => Err(self.refused(&back, OUTLIVED, expired)),
+            Err(error) => {
+                tracing::error!(%error, "events can not be read");
+                Err(plain(StatusCode::SERVICE_UNAVAILABLE, "events are not available"))
             }
         }
     }
@@ -296,6 +356,18 @@ impl<H: ServerHandler> Inner<H> {
         };
         reply.map(|body| WithIds::new(body, Box::new(replace)).boxed())
     }
+}
+
+/// A session that came back.
+const fn session_of<'a>(principal: &'a VerifiedPrincipal, text: &'a str) -> Back<'a> {
+    let (surface, operation) = (Surface::Mcp, Operation::Duplex);
+    Back { surface, operation, name: "mcp", continuation: "session", principal, text }
+}
+
+/// The id of an event that came back.
+const fn event_of<'a>(principal: &'a VerifiedPrincipal, text: &'a str) -> Back<'a> {
+    let (surface, operation) = (Surface::Mcp, Operation::Duplex);
+    Back { surface, operation, name: "mcp", continuation: "event", principal, text }
 }
 
 /// Takes in the body of a message.

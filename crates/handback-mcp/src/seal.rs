@@ -11,7 +11,9 @@
 use std::sync::Arc;
 
 use handback_identity::VerifiedPrincipal;
-use handback_token::{Bound, Context, Cursor, Operation, Refused, Sealer, UnixTime};
+use handback_token::{
+    Bound, Context, Cursor, Opened, Operation, Reason, Refused, Sealer, UnixTime,
+};
 
 use crate::Clock;
 
@@ -45,16 +47,21 @@ impl EventIds {
         }
     }
 
-    /// The id as the store of events knows it, if it was given to this caller in this session.
+    /// Opens an id, whose payload is what the store of events knows, if it was given to this caller in this session.
     pub(crate) fn open(
         &self,
         caller: &VerifiedPrincipal,
         session: &str,
         id: &str,
-    ) -> Result<Option<String>, Refused> {
+    ) -> Result<Opened<Cursor>, Refused> {
         let opened = self.with(caller, session, |bound, now| bound.open(id, now));
-        let Some(opened) = opened.transpose()? else { return Ok(None) };
-        Ok(String::from_utf8(opened.payload().to_vec()).ok())
+        // Nothing that is too long to be bound was ever bound.
+        opened.unwrap_or_else(|| Err(Reason::NotOpened.into()))
+    }
+
+    /// What seals them.
+    pub(crate) fn sealer(&self) -> &Sealer {
+        &self.sealer
     }
 
     /// `None` if the id of the session is too long to be one.

@@ -32,6 +32,17 @@ pub struct OwnedSessions {
     clock: Clock,
 }
 
+/// Whose a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The caller's, begun then.
+    Own { created: Millis },
+    /// Another's: to the caller, nobody's.
+    Anothers,
+    /// Nobody's.
+    Nobodys,
+}
+
 impl OwnedSessions {
     /// Sessions in a store.
     #[must_use]
@@ -50,6 +61,27 @@ impl OwnedSessions {
             Ok(_) => Ok(true),
             Err(SessionError::Store(error)) => Err(error),
             Err(_) => Ok(false),
+        }
+    }
+
+    /// What is known of a session, for who decides and writes down why. The caller is told of two of
+    /// these alike. One that is the caller's is thereby used; of another's nothing changes.
+    pub(crate) async fn find(
+        &self,
+        id: &str,
+        caller: &VerifiedPrincipal,
+    ) -> Result<Found, StoreError> {
+        match self.load_of(id, caller).await {
+            Ok(session) => return Ok(Found::Own { created: session.created }),
+            Err(SessionError::Store(error)) => return Err(error),
+            Err(_) => {}
+        }
+        let id = id.to_owned();
+        match self.ask(move |sessions, now| sessions.is_there(&id, now)).await {
+            Ok(true) => Ok(Found::Anothers),
+            Ok(false) => Ok(Found::Nobodys),
+            Err(SessionError::Store(error)) => Err(error),
+            Err(_) => Ok(Found::Nobodys),
         }
     }
 

@@ -165,7 +165,7 @@ impl Router {
             return tools::handle(request, &caller, &self.tools.pipeline).await;
         }
         if request.uri().path() == duplex::PATH {
-            return self.duplex.handle(request, caller.principal().clone());
+            return self.duplex.handle(request, &caller);
         }
         self.streams.handle(request, caller.principal()).await
     }

@@ -181,6 +181,7 @@ impl Server {
         };
         let tools = ToolParts::of(config, Arc::clone(&kv), keys.data, Arc::clone(&sealer));
         let tools = Tools::open(tools, &time)?;
+        settings_duplex.gate = Some(tools.pipeline.gate());
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
         let routes = StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(sealer);
         let router = Router {
@@ -217,6 +218,13 @@ impl Server {
     #[must_use]
     pub fn reload(&self) -> Reload {
         Reload { identity: Arc::clone(&self.router.identity), tls: self.tls.clone() }
+    }
+
+    /// What the server keeps beside its streams, for tests that want to see what changes.
+    #[cfg(debug_assertions)]
+    #[must_use]
+    pub fn dangerous_store(&self) -> Arc<dyn Kv> {
+        Arc::clone(&self.kv)
     }
 
     /// Answers until `stop` says so, then ends what is under way.

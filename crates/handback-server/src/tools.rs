@@ -178,6 +178,7 @@ impl Tools {
         let mut front = FrontOptions::default();
         front.hosts.extend(parts.hosts);
         front.origins.extend(parts.origins);
+        front.gate = Some(pipeline.gate());
         let offered = server.clone();
         let mcp = Front::new(move || offered.for_session(), stores, front);
         Ok(Self { pipeline, mcp, server, held, journal })

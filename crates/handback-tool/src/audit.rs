@@ -1,4 +1,5 @@
-//! Who did what, and how it ended: one line before each call and one after it.
+//! Who did what, and how it ended: one line before each call and one after it; and one for each
+//! refusal of what came back outside of a call.
 //!
 //! Lines say who, what, which continuation (by its fingerprint), the decision, the exact reason and
 //! how long it took. They never have a token, a key or an argument in them.
@@ -28,7 +29,8 @@ pub struct AuditLine<'a> {
     pub at_ms: u64,
     /// Which call: lines of one call have the same.
     pub call: &'a str,
-    /// `start` or `end`.
+    /// `start` or `end`; `refusal` where what came back was no part of a call, `revocation` where an
+    /// operator changed what is revoked.
     pub event: &'static str,
     /// Where it came in.
     pub surface: &'static str,
@@ -42,7 +44,8 @@ pub struct AuditLine<'a> {
     /// The caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<&'a str>,
-    /// What kind of continuation came back: `cursor` or `state`.
+    /// What kind of continuation came back: `cursor`, `state`, `session`, `event`, `task` or
+    /// `resume`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continuation: Option<&'static str>,
     /// Its fingerprint.
@@ -51,7 +54,8 @@ pub struct AuditLine<'a> {
     /// The fingerprint of the idempotency key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// How it ended: `answered`, `replayed`, `failed`, `checked`, `refused` or `cancelled`.
+    /// How it ended: `answered`, `replayed`, `failed`, `checked`, `refused`, `cancelled` or `ended`;
+    /// `revoked` or `lifted` by an operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<&'static str>,
     /// Why, if it was refused, by the pipeline or by the tool itself.
@@ -135,7 +139,7 @@ pub(crate) struct Entry {
 }
 
 /// Characters of a name that a line has at most: names come from callers.
-const NAME_CHARS_MAX: usize = 256;
+pub(crate) const NAME_CHARS_MAX: usize = 256;
 
 impl Entry {
     pub(crate) fn start(

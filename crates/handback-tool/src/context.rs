@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use handback_identity::VerifiedPrincipal;
+use handback_store::Millis;
+use handback_store::held::{HeldError, NewValue};
 use handback_token::{
     ArgsFingerprint, Context, ContextError, Cursor, CursorIssuer, Operation, Sealer, UnixTime,
 };
@@ -14,7 +17,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::input::{Answers, Inputs};
-use crate::outcome::{Outcome, ToolError};
+use crate::outcome::{Content, Outcome, ToolError};
+use crate::pipeline::CallHeld;
 use crate::request::Noted;
 
 /// Events that wait for a slow reader at most; those after it wait with their tool.
@@ -66,6 +70,8 @@ pub struct CallContext {
     pub(crate) name: String,
     pub(crate) fingerprint: ArgsFingerprint,
     pub(crate) now: UnixTime,
+    pub(crate) held: CallHeld,
+    pub(crate) now_ms: Millis,
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) round: Round<Value>,
     pub(crate) answers: Answers,
@@ -93,6 +99,38 @@ pub struct Abilities {
 }
 
 impl CallContext {
+    /// Keeps a value for the caller, who gets its handle as the result: for what is too large for an
+    /// answer, or of use to later calls. `kind` is its media type. Callers read it through the tools
+    /// of MCP-AQL.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError`] if the caller has as much held as it may have, or the store does not answer.
+    pub async fn hold(
+        &self,
+        kind: impl Into<String>,
+        bytes: impl Into<Bytes>,
+    ) -> Result<Outcome, ToolError> {
+        let (held, principal, now_ms) = (self.held.clone(), self.principal.clone(), self.now_ms);
+        let (kind, bytes) = (kind.into(), bytes.into());
+        let put =
+            move || held.put(&principal, NewValue::new(kind), &bytes, &mut rand::rng(), now_ms);
+        let unavailable = || ToolError::new("nothing can be held now").nothing_happened();
+        let put = tokio::task::spawn_blocking(put).await.map_err(|_| unavailable())?;
+        let value = put.map_err(|error| match error {
+            HeldError::Quota { limit } => {
+                let why = format!("more than {limit} bytes would be held for this caller");
+                ToolError::new(why).nothing_happened()
+            }
+            error => {
+                tracing::error!(%error, "a value was not held");
+                unavailable()
+            }
+        })?;
+        let handle = value.handle().ok_or_else(unavailable)?;
+        Ok(Outcome::Done(Content::Held(handle.to_string())))
+    }
+
     /// Who calls.
     #[must_use]
     pub const fn principal(&self) -> &VerifiedPrincipal {

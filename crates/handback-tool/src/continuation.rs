@@ -22,6 +22,7 @@ use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::gate::born_s;
 use crate::input::Inputs;
 use crate::outcome::Position;
 use crate::pipeline::CallHeld;
@@ -117,10 +118,7 @@ impl<'a> Binding<'a> {
         };
         let bound = self.bound::<Cursor>(arguments.as_ref())?;
         let opened = bound.open(text, self.now).map_err(|refused| refused.reason())?;
-        // A cursor says when it ends, to the minute, and not when it was made.
-        let longest = u64::from(self.sealer.cursor_ttl_s()) + CURSOR_ROUNDING_S;
-        let born = opened.expires_at().as_secs().saturating_sub(longest);
-        self.check_revocations(opened.slot(), born)?;
+        self.check_revocations(opened.slot(), born_s(self.sealer, &opened))?;
         let (flags, body) = opened.payload().split_first().ok_or(Reason::Malformed)?;
         let (page, rest) = read_leb(body).ok_or(Reason::Malformed)?;
         let rest = self.unspilled(*flags, rest)?;
@@ -289,9 +287,6 @@ const SPILLED_BYTES_MAX: usize = 16 << 20;
 
 /// What such bytes are called in the store.
 const SPILL_KIND: &str = "continuation";
-
-/// The expiry of a cursor is rounded up to the minute.
-const CURSOR_ROUNDING_S: u64 = 60;
 
 /// How long what a cursor refers to is kept: as long as any cursor can live.
 const CURSOR_SPILL_S: u64 = <Cursor as handback_token::Purpose>::MAX_LIFE_S as u64;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use handback_identity::{Caller, VerifiedPrincipal};
@@ -27,7 +27,7 @@ use crate::context::{CallContext, Round};
 use crate::continuation::{Binding, Brought, Memory, RoundId, page_fingerprint};
 use crate::flight::{Flight, Flights};
 use crate::input::{Answers, Inputs};
-use crate::limits::{Place, Places};
+use crate::limits::{Place, Places, Rate, Rates};
 use crate::outcome::{Outcome, Position, ToolError};
 use crate::record::Recorded;
 use crate::registry::{Registered, Registry};
@@ -86,6 +86,7 @@ pub struct Pipeline {
 struct Shared {
     parts: PipelineParts,
     places: Places,
+    rates: Rates,
     flights: Flights,
 }
 
@@ -99,14 +100,24 @@ impl Pipeline {
     /// A pipeline of these parts.
     #[must_use]
     pub fn new(parts: PipelineParts) -> Self {
-        let places = Places::new(parts.in_flight_max);
-        Self { shared: Arc::new(Shared { parts, places, flights: Flights::default() }) }
+        Self::with_rate(parts, Rate::default())
+    }
+
+    /// One whose callers may call as fast as this.
+    #[must_use]
+    pub fn with_rate(parts: PipelineParts, rate: Rate) -> Self {
+        let (places, rates) = (Places::new(parts.in_flight_max), Rates::new(rate));
+        Self { shared: Arc::new(Shared { parts, places, rates, flights: Flights::default() }) }
     }
 
     /// What can be called.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.shared.parts.registry
+    }
+
+    pub(crate) fn parts(&self) -> &PipelineParts {
+        &self.shared.parts
     }
 
     /// What seals and opens, for surfaces that page their own lists.
@@ -203,7 +214,7 @@ impl Shared {
     /// after it is refused for a reason that was knowable before.
     async fn run(self: &Arc<Self>, request: Request) -> Result<Answer, Refusal> {
         let (tool, words) = self.find(&request)?;
-        let place = self.places.take(request.caller.principal())?;
+        let place = self.admit(request.caller.principal())?;
         let revocations = self.parts.revocations.current(self.parts.clock.now_ms()).await;
         let (call, given) = self.open(tool, request, words, revocations)?;
         let checked = check(&call, given)?;
@@ -219,7 +230,7 @@ impl Shared {
     /// The checks alone.
     async fn try_out(&self, request: Request) -> Result<(), Refusal> {
         let (tool, words) = self.find(&request)?;
-        let _place = self.places.take(request.caller.principal())?;
+        let _place = self.admit(request.caller.principal())?;
         let revocations = self.parts.revocations.current(self.parts.clock.now_ms()).await;
         let (call, given) = self.open(tool, request, words, revocations)?;
         check(&call, given).map(|_| ())
@@ -228,6 +239,13 @@ impl Shared {
     fn find(&self, request: &Request) -> Result<(Arc<Registered>, Map<String, Value>), Refusal> {
         let Request { caller, operation, name, .. } = request;
         self.parts.registry.find(caller, *operation, name).ok_or(Refusal::NotFound)
+    }
+
+    /// Counts a call of this caller.
+    fn admit(&self, principal: &VerifiedPrincipal) -> Result<Place, Refusal> {
+        let place = self.places.take(principal)?;
+        self.rates.take(principal, Instant::now())?;
+        Ok(place)
     }
 
     /// Opens what the caller brought back; gives the answers that came with it.
@@ -436,6 +454,8 @@ impl Shared {
             name: name.clone(),
             fingerprint: page_fingerprint(&call.tool, &call.arguments),
             now: UnixTime::from_secs(call.now_ms / 1000),
+            held: self.parts.held.clone(),
+            now_ms: call.now_ms,
             sealer: Arc::clone(&self.parts.sealer),
             round: match &call.brought {
                 Brought::Nothing | Brought::Page { .. } => Round::First,

@@ -47,6 +47,8 @@ pub enum Surface {
     Http,
     /// The UNIX socket.
     Socket,
+    /// A duplex.
+    Duplex,
     /// A library call.
     Library,
 }
@@ -59,6 +61,7 @@ impl Surface {
             Self::Mcp => "mcp",
             Self::Http => "http",
             Self::Socket => "socket",
+            Self::Duplex => "duplex",
             Self::Library => "library",
         }
     }
@@ -223,6 +226,9 @@ pub enum Refusal {
     /// The caller has as many calls under way as it may have.
     #[error("too many calls are under way")]
     Busy,
+    /// The caller calls faster than it may.
+    #[error("too many calls in a short time")]
+    TooFast,
     /// What came back does not open, or not any more. The caller learns which of the two, not why.
     #[error("{}", outside_sentence(*.outside))]
     Continuation {
@@ -273,6 +279,7 @@ impl Refusal {
         match self {
             Self::NotFound => "not_found",
             Self::Busy => "busy",
+            Self::TooFast => "too_fast",
             Self::Continuation { reason, .. } => reason.as_str(),
             Self::BadArguments(_) => "bad_arguments",
             Self::BadAnswers(_) => "bad_answers",
@@ -291,7 +298,7 @@ impl Refusal {
     /// Whether the same call may be made again with hope.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
-        matches!(self, Self::Busy | Self::InFlight | Self::Unavailable)
+        matches!(self, Self::Busy | Self::TooFast | Self::InFlight | Self::Unavailable)
     }
 }
 

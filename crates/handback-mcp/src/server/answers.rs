@@ -1,6 +1,6 @@
 //! From what the pipeline gives to what the protocol has.
 
-use handback_token::{Outside, Reason, Refused, TokenFingerprint};
+use handback_token::{Outside, Reason};
 use handback_tool::{Abilities, Answer, Content, InputRequest, Inputs, Refusal, Reply};
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -139,15 +139,8 @@ pub(super) fn protocol_error(refusal: &Refusal) -> ErrorData {
 }
 
 /// A cursor of a list that does not open.
-pub(super) fn refused_list(list: &'static str, cursor: &str, refused: Refused) -> ErrorData {
-    let reason: Reason = refused.reason();
-    tracing::info!(
-        list,
-        reason = reason.as_str(),
-        presented = %TokenFingerprint::of(cursor),
-        "the cursor of a list was refused"
-    );
-    let outside = refused.outside();
+pub(super) fn refused_list(reason: Reason) -> ErrorData {
+    let outside = reason.outside();
     let message = match outside {
         Outside::Expired => "expired cursor",
         _ => "invalid cursor",

@@ -181,7 +181,7 @@ impl ServerHandler for McpServer {
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
         let caller = self.caller(&context)?;
-        let (items, next) = List::Tools.page(&self.pipeline, &caller, cursor.as_deref())?;
+        let (items, next) = List::Tools.page(&self.pipeline, &caller, cursor.as_deref()).await?;
         let mut result = ListToolsResult::with_all_items(items);
         result.next_cursor = next;
         Ok(result)
@@ -232,7 +232,7 @@ impl ServerHandler for McpServer {
     ) -> Result<ListPromptsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
         let caller = self.caller(&context)?;
-        let (items, next) = List::Prompts.page(&self.pipeline, &caller, cursor.as_deref())?;
+        let (items, next) = List::Prompts.page(&self.pipeline, &caller, cursor.as_deref()).await?;
         let mut result = ListPromptsResult::with_all_items(items);
         result.next_cursor = next;
         Ok(result)
@@ -262,7 +262,8 @@ impl ServerHandler for McpServer {
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
         let caller = self.caller(&context)?;
-        let (items, next) = List::Resources.page(&self.pipeline, &caller, cursor.as_deref())?;
+        let (items, next) =
+            List::Resources.page(&self.pipeline, &caller, cursor.as_deref()).await?;
         let mut result = ListResourcesResult::with_all_items(items);
         result.next_cursor = next;
         Ok(result)
@@ -275,7 +276,8 @@ impl ServerHandler for McpServer {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
         let caller = self.caller(&context)?;
-        let (items, next) = List::Templates.page(&self.pipeline, &caller, cursor.as_deref())?;
+        let (items, next) =
+            List::Templates.page(&self.pipeline, &caller, cursor.as_deref()).await?;
         let mut result = ListResourceTemplatesResult::with_all_items(items);
         result.next_cursor = next;
         Ok(result)
@@ -389,7 +391,7 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let caller = self.caller(&context)?;
-        self.tasks.get(caller.principal(), &request.task_id).await
+        self.tasks.get(&self.pipeline.gate(), caller.principal(), &request.task_id).await
     }
 
     async fn update_task(
@@ -399,7 +401,9 @@ impl ServerHandler for McpServer {
     ) -> Result<(), ErrorData> {
         let caller = self.caller(&context)?;
         let answers = request.input_responses.into_iter().collect();
-        self.tasks.update(caller.principal(), &request.task_id, answers).await
+        self.tasks
+            .update(&self.pipeline.gate(), caller.principal(), &request.task_id, answers)
+            .await
     }
 
     async fn cancel_task(
@@ -408,6 +412,6 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let caller = self.caller(&context)?;
-        self.tasks.cancel(caller.principal(), &request.task_id).await
+        self.tasks.cancel(&self.pipeline.gate(), caller.principal(), &request.task_id).await
     }
 }

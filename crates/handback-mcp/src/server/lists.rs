@@ -1,8 +1,8 @@
 //! What is listed, in pages.
 
 use handback_identity::Caller;
-use handback_token::{Context, Cursor, Operation, Reason, Refused};
-use handback_tool::{Definition, Kind, Pipeline, ToolClass};
+use handback_token::{Context, Cursor, Operation};
+use handback_tool::{Definition, Kind, Pipeline, Surface, ToolClass};
 use rmcp::ErrorData;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -44,7 +44,7 @@ impl List {
 
     /// A page for a caller, and the cursor of the next one, which holds the last name that was
     /// shown: what comes and goes shifts nothing.
-    pub(super) fn page<T: DeserializeOwned>(
+    pub(super) async fn page<T: DeserializeOwned>(
         self,
         pipeline: &Pipeline,
         caller: &Caller,
@@ -54,15 +54,23 @@ impl List {
         let context = Context::new(caller.principal().caller(), Operation::List).name(self.name());
         let bound = pipeline.sealer().bind::<Cursor>(&context);
         let bound = bound.map_err(|_| ErrorData::internal_error("the list has no name", None))?;
-        let refuse =
-            |refused: Refused| refused_list(self.name(), cursor.unwrap_or_default(), refused);
-        let opened = cursor.map(|cursor| bound.open(cursor, now)).transpose().map_err(refuse)?;
+        let opened = match cursor {
+            None => None,
+            Some(cursor) => {
+                let opened = pipeline.open_list(Surface::Mcp, caller, self.name(), cursor).await;
+                Some(opened.map_err(refused_list)?)
+            }
+        };
         let after = opened.as_ref().map(|opened| opened.payload().to_vec());
         let mut rest = pipeline.registry().visible(caller).filter(|entry| self.has(entry.kind()));
         if let Some(after) = after {
             // One that is not there any more leads nowhere.
             let is_there = rest.by_ref().any(|entry| entry.name().as_bytes() == after);
-            is_there.then_some(()).ok_or_else(|| refuse(Reason::Expired.into()))?;
+            if !is_there {
+                let cursor = cursor.unwrap_or_default();
+                let reason = pipeline.refuse_list(Surface::Mcp, caller, self.name(), cursor);
+                return Err(refused_list(reason));
+            }
         }
         let shown: Vec<_> = rest.by_ref().take(PAGE).collect();
         let next = match (shown.last(), rest.next()) {

@@ -17,9 +17,11 @@ use bytes::Bytes;
 use handback_identity::{VerifiedPrincipal, binding};
 use handback_store::held::{LookUp, NewValue, SpillId};
 use handback_store::journal::InstanceId;
+use handback_store::revocations::Subject;
 use handback_store::{Change, Condition, Kv, KvBatch, Millis};
-use handback_token::Handle;
-use handback_tool::{Answer, CallHeld, Continuation, Inputs, Refusal, Reply};
+use handback_token::{Handle, HandleError, Operation, Reason};
+use handback_tool::gate::{Back, Gate};
+use handback_tool::{Answer, CallHeld, Continuation, Inputs, Refusal, Reply, Surface};
 use jiff::Timestamp;
 use rand::RngExt as _;
 use rmcp::ErrorData;
@@ -163,10 +165,11 @@ impl Tasks {
     /// What is known of a task.
     pub(super) async fn get(
         &self,
+        gate: &Gate,
         caller: &VerifiedPrincipal,
         id: &str,
     ) -> Result<GetTaskResult, ErrorData> {
-        let (id, record) = self.0.own(caller, id).await?;
+        let (id, record) = self.0.own(gate, caller, id).await?;
         let payload = match record.state.clone() {
             State::Working => TaskPayload::Working,
             State::InputRequired(requests) => {
@@ -188,11 +191,12 @@ impl Tasks {
     /// Answers for a task. What was not asked for is nothing.
     pub(super) async fn update(
         &self,
+        gate: &Gate,
         caller: &VerifiedPrincipal,
         id: &str,
         answers: Map<String, Value>,
     ) -> Result<(), ErrorData> {
-        let (id, record) = self.0.own(caller, id).await?;
+        let (id, record) = self.0.own(gate, caller, id).await?;
         let State::InputRequired(Value::Object(asked)) = record.state else { return Ok(()) };
         let answers: Map<_, _> =
             answers.into_iter().filter(|(name, _)| asked.contains_key(name)).collect();
@@ -207,10 +211,11 @@ impl Tasks {
     /// The caller does not want it any more. A call that is recorded goes on to its record.
     pub(super) async fn cancel(
         &self,
+        gate: &Gate,
         caller: &VerifiedPrincipal,
         id: &str,
     ) -> Result<(), ErrorData> {
-        let (id, _) = self.0.own(caller, id).await?;
+        let (id, _) = self.0.own(gate, caller, id).await?;
         let cancel = self.0.lock().get(&id).map(|live| live.cancel.clone());
         if let Some(cancel) = cancel {
             cancel.cancel();
@@ -320,23 +325,35 @@ impl Record {
 }
 
 impl Shared {
-    /// A task of this caller. Others' tasks, unknown ones and mistyped ids answer alike.
+    /// A task of this caller. Others' tasks, unknown ones, revoked ones and mistyped ids answer
+    /// alike; the audit tells them apart.
     async fn own(
         &self,
+        gate: &Gate,
         caller: &VerifiedPrincipal,
         id: &str,
     ) -> Result<(Handle, Record), ErrorData> {
-        let unknown = || {
-            let data = json!({"reason": "invalid"});
-            ErrorData::invalid_params("there is no such task", Some(data))
+        let back = task_of(caller, id);
+        let refused = |reason| {
+            gate.refused(&back, reason);
+            unknown()
         };
-        let id = Handle::parse(id).map_err(|_| unknown())?;
+        let id = Handle::parse(id).map_err(|error| {
+            refused(match error {
+                HandleError::Mistyped => "mistyped",
+                _ => Reason::Malformed.as_str(),
+            })
+        })?;
         let (kv, now) = (Arc::clone(&self.kv), (self.clock)());
         let row = tokio::task::spawn_blocking(move || kv.get(&key(id), now)).await;
         let Ok(Ok(row)) = row else { return Err(protocol_error(&Refusal::Unavailable)) };
         let record = row.and_then(|row| serde_json::from_slice::<Record>(&row).ok());
-        let record = record.filter(|record| binding::stored_matches(&record.owner, caller));
-        let mut record = record.ok_or_else(unknown)?;
+        let mut record = record.ok_or_else(|| refused("unknown"))?;
+        if !binding::stored_matches(&record.owner, caller) {
+            return Err(refused("foreign"));
+        }
+        let subject = Subject::of(caller).born(record.created_ms);
+        gate.check(&back, &subject).await.map_err(|_| unknown())?;
         let is_open = matches!(record.state, State::Working | State::InputRequired(_));
         let was_here = record.instance == self.instance;
         if is_open && was_here && !self.lock().contains_key(&id) {
@@ -400,6 +417,17 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, HashMap<Handle, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is said of every task that is not the caller's.
+fn unknown() -> ErrorData {
+    ErrorData::invalid_params("there is no such task", Some(json!({"reason": "invalid"})))
+}
+
+/// A task that came back.
+const fn task_of<'a>(principal: &'a VerifiedPrincipal, text: &'a str) -> Back<'a> {
+    let (surface, operation) = (Surface::Mcp, Operation::Call);
+    Back { surface, operation, name: "tasks", continuation: "task", principal, text }
 }
 
 /// The key of a record.

@@ -419,6 +419,7 @@ impl Engine {
             })?;
             return own.collection(handle).map_err(|error| match error {
                 OwnError::Unknown => Failure::handle(HandleRefusal::Invalid),
+                OwnError::Revoked => Failure::handle(HandleRefusal::Revoked),
                 OwnError::Expired => Failure::handle(HandleRefusal::Expired),
                 OwnError::Collection(error) => Failure::collection(error, name, None),
             });

@@ -106,6 +106,8 @@ pub(crate) enum HandleRefusal {
     Invalid,
     /// Its checksum is wrong.
     Mistyped,
+    /// It was revoked: told as if it were not the caller's.
+    Revoked,
 }
 
 impl Failure {
@@ -282,18 +284,22 @@ impl Failure {
 
     /// A handle that gives no collection. Nothing of it is repeated: refusals of one kind are equal.
     pub(crate) fn handle(refusal: HandleRefusal) -> Self {
-        let (actual, reason, hint) = match refusal {
+        let reason = match refusal {
+            HandleRefusal::Expired => "expired_handle",
+            HandleRefusal::Invalid => "unknown_handle",
+            HandleRefusal::Mistyped => "mistyped_handle",
+            HandleRefusal::Revoked => "revoked",
+        };
+        let (actual, hint) = match refusal {
             HandleRefusal::Expired => {
-                ("expired handle", "expired_handle", "Make the call that gave the handle once more")
+                ("expired handle", "Make the call that gave the handle once more")
             }
-            HandleRefusal::Invalid => {
-                ("invalid handle", "unknown_handle", "List the collections to see what can be read")
+            HandleRefusal::Invalid | HandleRefusal::Revoked => {
+                ("invalid handle", "List the collections to see what can be read")
             }
-            HandleRefusal::Mistyped => (
-                "mistyped handle",
-                "mistyped_handle",
-                "Copy the handle again: a character of it is another one",
-            ),
+            HandleRefusal::Mistyped => {
+                ("mistyped handle", "Copy the handle again: a character of it is another one")
+            }
         };
         let mut failure = Self::invalid_type("element_type", "collection", actual);
         failure.details.insert("hint".to_owned(), hint.into());

@@ -46,6 +46,9 @@ pub enum OwnError {
     /// Unknown, long gone, or somebody else's: these are not told apart.
     #[error("unknown handle")]
     Unknown,
+    /// It was revoked, which the caller is not told: to it, the handle is unknown.
+    #[error("unknown handle")]
+    Revoked,
     /// It was held for this caller until a while ago.
     #[error("expired handle")]
     Expired,

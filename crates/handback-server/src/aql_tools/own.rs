@@ -46,7 +46,8 @@ impl Own for Belongings<'_> {
         let value = match found {
             LookUp::Found(value) if self.is_good(&value) => value,
             LookUp::Expired => return Err(OwnError::Expired),
-            LookUp::Found(_) | LookUp::Unknown => return Err(OwnError::Unknown),
+            LookUp::Found(_) => return Err(OwnError::Revoked),
+            LookUp::Unknown => return Err(OwnError::Unknown),
         };
         Ok(self.opened.collection(handle, held, &value, self.now_ms)?)
     }

@@ -260,6 +260,16 @@ impl<S: Kv> Sessions<S> {
         self.delete_if(id, |_| true, now)
     }
 
+    /// Whether a session is there, whosever it is, for who writes down why another was refused.
+    /// Nothing is used by it, and nobody outside may learn of the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Store`].
+    pub fn is_there(&self, id: &str, now: Millis) -> Result<bool, SessionError> {
+        Ok(check_lengths(id, &[]).is_ok() && self.read(&Names::of(id), now)?.is_some())
+    }
+
     /// How many sessions a principal has, about: some of them may have ended since.
     ///
     /// # Errors

@@ -263,10 +263,12 @@ pub enum Code {
     ReadOnly,
     /// The server is going down.
     Stopping,
+    /// The credential has ended, or was revoked.
+    Unauthorized,
 }
 
 impl Code {
-    const ALL: [(Self, &'static str, u16); 12] = [
+    const ALL: [(Self, &'static str, u16); 13] = [
         (Self::Malformed, "MALFORMED", 400),
         (Self::Invalid, "INVALID", 400),
         (Self::Expired, "EXPIRED", 410),
@@ -279,6 +281,7 @@ impl Code {
         (Self::Busy, "BUSY", 429),
         (Self::ReadOnly, "READ_ONLY", 503),
         (Self::Stopping, "STOPPING", 503),
+        (Self::Unauthorized, "UNAUTHORIZED", 401),
     ];
 
     fn row(self) -> (Self, &'static str, u16) {

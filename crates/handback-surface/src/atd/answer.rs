@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::wire::ServerMessage;
 use crate::calls::{Shown, shown};
 
-/// The caller has as many calls under way as it may have.
+/// The caller has as many calls under way as it may have, or calls too fast.
 const RATE_LIMITED: u16 = 1002;
 /// A delegation that is not taken.
 pub(super) const UCAN_INVALID: u16 = 1010;
@@ -96,7 +96,7 @@ pub(super) fn refused(tool_id: &str, refusal: &Refusal) -> ServerMessage<Shown> 
         Refusal::NotFound => plain(format!("tool not found: {name}")),
         Refusal::BadArguments(why) => plain(format!("invalid args for {name}: {why}")),
         Refusal::BadKey => plain(refusal.to_string()),
-        Refusal::Busy => coded(Some(RATE_LIMITED), true, refusal.to_string()),
+        Refusal::Busy | Refusal::TooFast => coded(Some(RATE_LIMITED), true, refusal.to_string()),
         Refusal::Continuation { outside: Outside::Expired, .. } => {
             coded(Some(CURSOR_EXPIRED), false, "expired cursor: make the call again from the start")
         }

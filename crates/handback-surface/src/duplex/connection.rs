@@ -41,6 +41,9 @@ const PING_PARTS: u32 = 3;
 /// A token is renewed this many times in its life.
 const TOKEN_PARTS: u32 = 3;
 
+/// How often it is asked whether the credential of a connection is still good.
+const CREDENTIAL_TIME: Duration = Duration::from_secs(1);
+
 /// Records that are read at a time where a chunk is looked for.
 const LOOK_UP: ReadLimit = ReadLimit { records: 8, bytes: CHUNK_BYTES_MAX };
 
@@ -223,6 +226,8 @@ impl Connection {
         let renewal = self.shared.settings.resume_ttl / TOKEN_PARTS;
         let mut renewals = tokio::time::interval_at(Instant::now() + renewal, renewal);
         renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut credential = tokio::time::interval(CREDENTIAL_TIME);
+        credential.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut closing = self.shared.streams.closing();
         self.heard = Instant::now();
         loop {
@@ -278,6 +283,10 @@ impl Connection {
                     {
                         self.send(&ServerFrame::Token(token)).await?;
                     }
+                }
+                _ = credential.tick() => {
+                    let name = self.opened.name.bound();
+                    self.opened.credential.check(&self.shared, &name).await?;
                 }
                 _ = pings.tick() => {
                     if is_reading && self.heard.elapsed() > silence {

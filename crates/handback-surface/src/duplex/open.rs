@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use handback_identity::VerifiedPrincipal;
+use handback_store::revocations::Subject;
 use handback_stream::duplex::{self, CLIENT, Code, DuplexName, Hello, ServerFrame};
 use handback_stream::{
     Acquire, Command, Create, Life, NameId, Offset, RecordKeys, Refusal, Reply, StreamId,
     StreamKey, StreamName, View,
 };
+use handback_token::{Operation, Reason};
+use handback_tool::Surface;
+use handback_tool::gate::{Back, OUTLIVED};
 
-use super::resume::{Place, Tokens};
+use super::resume::{EXPIRED_TOKEN, Place, Tokens};
 use super::routes::Shared;
 use crate::streams::{Mode, NotTaken};
 
@@ -27,6 +31,8 @@ pub(super) const RETRY_MS: u64 = 1000;
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) principal: VerifiedPrincipal,
+    /// When its credential ends, in seconds since 1970, if it does.
+    pub(super) credential_ends: Option<u64>,
     pub(super) handler: String,
     pub(super) hello: Option<Hello>,
     /// Whether it acknowledges events.
@@ -39,17 +45,24 @@ pub(super) struct Refused {
     pub(super) code: Code,
     pub(super) message: String,
     pub(super) retry_after_ms: Option<u64>,
+    /// Why exactly, for the audit.
+    pub(super) reason: Option<&'static str>,
 }
 
 impl Refused {
     pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), retry_after_ms: None }
+        Self { code, message: message.into(), retry_after_ms: None, reason: None }
     }
 
     /// Something is not right. What it is, is told to operators only.
     pub(super) fn invalid(why: &str) -> Self {
         tracing::info!(why, "a duplex connection was refused");
         Self::new(Code::Invalid, "key, token, event id or stream key are not right")
+    }
+
+    pub(super) const fn because(mut self, reason: &'static str) -> Self {
+        self.reason = Some(reason);
+        self
     }
 
     pub(super) const fn retry(mut self, after_ms: u64) -> Self {
@@ -83,6 +96,7 @@ impl From<NotTaken> for Refused {
 pub(super) struct Opened {
     pub(super) name: DuplexName,
     pub(super) owner: String,
+    pub(super) credential: Credential,
     pub(super) tokens: Tokens,
     pub(super) input: View,
     pub(super) output: View,
@@ -102,9 +116,61 @@ pub(super) struct Opened {
     pub(super) read_only: Option<String>,
 }
 
-/// Finds or creates the duplex, and takes it over.
+/// On whose strength a duplex is driven.
+#[derive(Clone, Debug)]
+pub(super) struct Credential {
+    principal: VerifiedPrincipal,
+    /// In seconds since 1970.
+    ends: Option<u64>,
+    /// When it was shown, in milliseconds since 1970.
+    shown: u64,
+}
+
+impl Credential {
+    /// Whether it is good now; if not, why, which is written down.
+    pub(super) async fn check(&self, shared: &Shared, duplex: &str) -> Result<(), Refused> {
+        let reason = match self.ends {
+            Some(ends) if ends.saturating_mul(1000) <= shared.streams.now() => "credential_expired",
+            _ if self.is_revoked(shared).await => Reason::Revoked.as_str(),
+            _ => return Ok(()),
+        };
+        if let Some(gate) = &shared.settings.gate {
+            gate.ended(&back(&self.principal, duplex, ""), reason);
+        }
+        let message = "the credential has ended: come again with another one";
+        Err(Refused::new(Code::Unauthorized, message).because(reason))
+    }
+
+    async fn is_revoked(&self, shared: &Shared) -> bool {
+        match &shared.settings.gate {
+            Some(gate) => gate.is_revoked(&Subject::of(&self.principal).born(self.shown)).await,
+            None => false,
+        }
+    }
+}
+
+/// A resume token that came back.
+const fn back<'a>(principal: &'a VerifiedPrincipal, name: &'a str, text: &'a str) -> Back<'a> {
+    let (surface, operation) = (Surface::Duplex, Operation::Duplex);
+    Back { surface, operation, name, continuation: "resume", principal, text }
+}
+
+/// Finds or creates the duplex, and takes it over. Why a resume token was refused is written down.
 pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refused> {
-    let Asked { principal, handler, hello, is_flow_controlled } = asked;
+    let Some(gate) = &shared.settings.gate else { return opened(shared, asked).await };
+    let (principal, handler) = (asked.principal.clone(), asked.handler.clone());
+    let token = asked.hello.as_ref().and_then(|hello| hello.resume_token.clone());
+    let ended = opened(shared, asked).await;
+    if let (Err(refused), Some(token)) = (&ended, &token)
+        && let Some(reason) = refused.reason
+    {
+        gate.refused(&back(&principal, &handler, token), reason);
+    }
+    ended
+}
+
+async fn opened(shared: &Shared, asked: Asked) -> Result<Opened, Refused> {
+    let Asked { principal, credential_ends, handler, hello, is_flow_controlled } = asked;
     let hello = hello.ok_or_else(|| Refused::new(Code::Malformed, "hello is missing"))?;
     let name = DuplexName::new(&handler, &hello.idempotency_key);
     let name = name.ok_or_else(|| Refused::invalid("not an idempotency key"))?;
@@ -119,14 +185,21 @@ pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refuse
         return Err(Refused::invalid("not an idempotency key"));
     };
     let now = shared.streams.now();
+    let credential = Credential { principal: principal.clone(), ends: credential_ends, shown: now };
     let mut tokens = Tokens::new(&name, principal);
     let presented = match &hello.resume_token {
-        Some(token) => Some(tokens.open(&shared.sealer, token, now)?),
+        Some(token) => {
+            let presented = tokens.open(&shared.sealer, token, now)?;
+            if let Some(gate) = &shared.settings.gate {
+                presented.check(gate, &credential.principal).await?;
+            }
+            Some(presented)
+        }
         None => None,
     };
     let known = view(shared, input_name.id());
     if known.is_none() && presented.is_some() {
-        return Err(Refused::new(Code::Expired, "the duplex is gone"));
+        return Err(Refused::new(Code::Expired, EXPIRED_TOKEN).because(OUTLIVED));
     }
     let is_known = known.is_some();
     if !is_known && event.is_some_and(|event| event > 0) {
@@ -140,7 +213,7 @@ pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refuse
     let output_keys = Arc::new(output.meta.unlock(stream_key.as_ref()).map_err(not_the_key)?);
     let place = presented.as_ref().map(|presented| presented.place);
     if place.is_some_and(|place| place.input != input.meta.id()) {
-        return Err(Refused::invalid("invalid resume token"));
+        return Err(Refused::invalid("the token of an earlier duplex").because(OUTLIVED));
     }
     if is_known {
         check_age(shared, &input, &output, place.is_none(), now)?;
@@ -161,6 +234,7 @@ pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refuse
     Ok(Opened {
         name,
         owner,
+        credential,
         tokens,
         input,
         output,
@@ -255,7 +329,7 @@ fn check_age(
     let too_old = now.saturating_sub(input.meta.created()) > RESUME_LIFE_MS;
     // A token says itself how long it is good.
     match too_old || (is_without_token && idle > window) {
-        true => Err(Refused::new(Code::Expired, "the duplex is too old")),
+        true => Err(Refused::new(Code::Expired, "the duplex is too old").because(OUTLIVED)),
         false => Ok(()),
     }
 }
@@ -280,7 +354,8 @@ async fn take_over(shared: &Shared, id: StreamId, presented: u64) -> Result<Take
             return Ok(Taken { generation: epoch, next_seq, is_closed: false, read_only: None });
         }
         Ok(Reply::Refused(Refusal::Superseded)) => {
-            return Err(Refused::invalid("invalid resume token"));
+            let reason = Reason::Replayed.as_str();
+            return Err(Refused::invalid("the token was used before").because(reason));
         }
         Ok(Reply::Refused(Refusal::Closed { .. })) => None,
         Ok(_) => return Err(Refused::invalid("the duplex has ended")),

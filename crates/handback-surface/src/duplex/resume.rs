@@ -5,9 +5,13 @@
 //! ```
 
 use handback_identity::VerifiedPrincipal;
+use handback_store::revocations::Subject;
 use handback_stream::duplex::{Code, DuplexName};
 use handback_stream::{STREAM_ID_BYTES, StreamId};
-use handback_token::{Bound, Context, Opened, Operation, Outside, Resume, Sealer, UnixTime};
+use handback_token::{
+    Bound, Context, Opened, Operation, Outside, Reason, Resume, Sealer, UnixTime,
+};
+use handback_tool::Gate;
 
 use super::open::Refused;
 
@@ -25,6 +29,25 @@ pub(super) struct Place {
 pub(super) struct Presented {
     pub(super) place: Place,
     opened: Opened<Resume>,
+}
+
+/// What is said of a token that is late.
+pub(super) const EXPIRED_TOKEN: &str = "expired resume token";
+
+impl Presented {
+    /// Refuses what was revoked.
+    pub(super) async fn check(
+        &self,
+        gate: &Gate,
+        principal: &VerifiedPrincipal,
+    ) -> Result<(), Refused> {
+        let born = self.opened.head().born_at().as_secs().saturating_mul(1000);
+        let subject = Subject::of(principal).slot(self.opened.slot()).born(born);
+        match gate.is_revoked(&subject).await {
+            true => Err(Refused::invalid("the resume token").because(Reason::Revoked.as_str())),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Makes and opens the tokens of one duplex and one caller.
@@ -49,13 +72,15 @@ impl Tokens {
     ) -> Result<Presented, Refused> {
         let invalid = || Refused::invalid("the resume token");
         let opened = self.bound(sealer)?.open(text, seconds(now)).map_err(|refused| {
-            tracing::info!(reason = refused.reason().as_str(), "a resume token was refused");
+            let reason = refused.reason().as_str();
+            tracing::info!(reason, "a resume token was refused");
             match refused.outside() {
-                Outside::Expired => Refused::new(Code::Expired, "expired resume token"),
-                _ => invalid(),
+                Outside::Expired => Refused::new(Code::Expired, EXPIRED_TOKEN).because(reason),
+                Outside::Invalid => invalid().because(reason),
             }
         })?;
-        let place = Place::decode(opened.payload()).ok_or_else(invalid)?;
+        let malformed = || invalid().because(Reason::Malformed.as_str());
+        let place = Place::decode(opened.payload()).ok_or_else(malformed)?;
         Ok(Presented { place, opened })
     }
 

@@ -5,11 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handback_identity::VerifiedPrincipal;
+use handback_identity::Caller;
 use handback_stream::duplex::{
     Code, DuplexHandler, Echo, FRAME_BYTES_MAX, Format, Hello, KeyText, is_idempotency_key,
 };
 use handback_token::Sealer;
+use handback_tool::Gate;
 use hyper::header::{
     ALLOW, CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -55,6 +56,9 @@ pub struct DuplexSettings {
     pub resume_ttl: Duration,
     /// How long nothing may be heard of a client before it is taken to be gone.
     pub silence: Duration,
+    /// What was revoked, and where refusals of resume tokens are written down. Without it nothing is
+    /// revoked, and they are in the log.
+    pub gate: Option<Gate>,
     handlers: Handlers,
 }
 
@@ -89,6 +93,7 @@ impl Default for DuplexSettings {
         Self {
             resume_ttl: Duration::from_secs(15 * 60),
             silence: Duration::from_secs(60),
+            gate: None,
             handlers: Handlers(handlers.into()),
         }
     }
@@ -147,17 +152,13 @@ impl DuplexRoutes {
     }
 
     /// Answers a request for [`PATH`].
-    pub fn handle<B>(
-        &self,
-        request: Request<B>,
-        principal: VerifiedPrincipal,
-    ) -> Response<ReplyBody> {
+    pub fn handle<B>(&self, request: Request<B>, caller: &Caller) -> Response<ReplyBody> {
         if request.method() != Method::GET {
             let mut response = answer::status(StatusCode::METHOD_NOT_ALLOWED);
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
             return response;
         }
-        match self.upgrade(request, principal) {
+        match self.upgrade(request, caller) {
             Ok(response) => response,
             Err(refused) => refused_response(&refused),
         }
@@ -166,7 +167,7 @@ impl DuplexRoutes {
     fn upgrade<B>(
         &self,
         mut request: Request<B>,
-        principal: VerifiedPrincipal,
+        caller: &Caller,
     ) -> Result<Response<ReplyBody>, Refused> {
         let accept = accept(request.headers())?;
         let format = format(request.headers())?;
@@ -180,12 +181,15 @@ impl DuplexRoutes {
         };
         let upgrade = hyper::upgrade::on(&mut request);
         let shared = Arc::clone(&self.shared);
+        let (principal, credential_ends) = (caller.principal().clone(), caller.expires_at());
         tokio::spawn(async move {
             if let Ok(upgraded) = upgrade.await {
                 let io = TokioIo::new(upgraded);
                 let socket =
                     WebSocketStream::from_raw_socket(io, Role::Server, Some(socket_config())).await;
-                let asked = Asked { principal, handler, hello, is_flow_controlled: false };
+                let is_flow_controlled = false;
+                let asked =
+                    Asked { principal, credential_ends, handler, hello, is_flow_controlled };
                 Connection::run(shared, socket, format, asked).await;
             }
             drop(place);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use handback_identity::Caller;
 use handback_token::{Context, Cursor, Operation};
-use handback_tool::{Definition, Pipeline, Refusal, ToolClass};
-use hyper::{Request, Response};
+use handback_tool::{Definition, Pipeline, Refusal, Surface, ToolClass};
+use hyper::Response;
 use serde_json::{Map, Value, json};
 
 use super::answer;
@@ -18,23 +18,23 @@ const LIST_NAME: &str = "/v1/tools";
 
 /// A page of the tools that a caller may use, in the order of their names. A cursor has the name of
 /// the last tool in it, so that tools that come and go between two pages shift nothing.
-pub(super) fn list<B>(
-    request: &Request<B>,
+pub(super) async fn list(
+    query: Option<String>,
     caller: &Caller,
     pipeline: &Arc<Pipeline>,
 ) -> Result<Response<ReplyBody>, Bad> {
-    let page = read::page(request.uri().query())?;
+    let page = read::page(query.as_deref())?;
     let context = Context::new(caller.principal().caller(), Operation::List).name(LIST_NAME);
     let broken = |_| Bad::Refused(Refusal::Broken);
     let bound = pipeline.sealer().bind::<Cursor>(&context).map_err(broken)?;
     let now = pipeline.now();
-    let opened = page.cursor.map(|text| {
-        bound.open(&text, now).map_err(|refused| {
-            tracing::info!(reason = refused.reason().as_str(), "a cursor of the list was refused");
-            Bad::Refused(refused.reason().into())
-        })
-    });
-    let opened = opened.transpose()?;
+    let opened = match page.cursor {
+        None => None,
+        Some(cursor) => {
+            let opened = pipeline.open_list(Surface::Http, caller, LIST_NAME, &cursor).await;
+            Some(opened.map_err(|reason| Bad::Refused(reason.into()))?)
+        }
+    };
     let after = opened.as_ref().map(|opened| opened.payload());
     let mut left = calls::tools(pipeline, caller)
         .into_iter()

@@ -38,7 +38,10 @@ where
         return answer::refused(&Refusal::NotFound);
     };
     let answered = match (route, request.method()) {
-        (Route::List, &Method::GET | &Method::HEAD) => catalog::list(&request, caller, pipeline),
+        (Route::List, &Method::GET | &Method::HEAD) => {
+            let query = request.uri().query().map(str::to_owned);
+            catalog::list(query, caller, pipeline).await
+        }
         (Route::Tool(name), &Method::GET | &Method::HEAD) => catalog::one(&name, caller, pipeline),
         (Route::Document, &Method::GET | &Method::HEAD) => {
             Ok(answer::json(&openapi::document(&calls::tools(pipeline, caller))))

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
-use handback_identity::VerifiedPrincipal;
+use handback_identity::Caller;
 use handback_store::Log;
 use handback_stream::duplex::{
     ClientFrame, Code, EventBody, Format, Hello, ServerFrame, Token, Welcome,
@@ -61,8 +61,7 @@ impl World {
             while let Ok((stream, _)) = listener.accept().await {
                 let routes = routes.clone();
                 let service = service_fn(move |request| {
-                    let principal = VerifiedPrincipal::unauthenticated();
-                    let response = routes.handle(request, principal);
+                    let response = routes.handle(request, &Caller::unauthenticated());
                     async move { Ok::<_, Infallible>(response) }
                 });
                 let connection =
