@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use handback_tool::Rate;
+
 /// Limits of a server. [`Limits::default`] is what suits most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "written as a literal with `..Default::default()`")]
@@ -14,6 +16,8 @@ pub struct Limits {
     pub connections: usize,
     /// Calls of tools that one caller may have in flight.
     pub calls_per_caller: usize,
+    /// How fast one caller may call tools.
+    pub call_rate: Rate,
     /// How long a call of a tool may take.
     pub call_time: Duration,
     /// How deep JSON may be nested.
@@ -42,6 +46,7 @@ impl Default for Limits {
             header_bytes: Self::HEADER_BYTES,
             connections: Self::CONNECTIONS,
             calls_per_caller: Self::CALLS_PER_CALLER,
+            call_rate: Rate { per_second: Rate::PER_SECOND, burst: Rate::BURST },
             call_time: Self::CALL_TIME,
             json_depth: Self::JSON_DEPTH,
         }

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::identity::Identity;
 use crate::limits::Limits;
+use crate::revoke;
 use crate::tools::Tools;
 
 /// Everything that answers.
@@ -122,7 +123,7 @@ impl Router {
             // Public keys have no owner.
             return self.streams.handle(request, &VerifiedPrincipal::unauthenticated()).await;
         }
-        let is_tool = path == MCP || tools::is_ours(path);
+        let is_tool = path == MCP || tools::is_ours(path) || revoke::is_ours(path);
         if is_tool || path == duplex::PATH || path.starts_with(PREFIX) {
             return self.for_callers(request).await;
         }
@@ -163,6 +164,10 @@ impl Router {
         }
         if tools::is_ours(request.uri().path()) {
             return tools::handle(request, &caller, &self.tools.pipeline).await;
+        }
+        if revoke::is_ours(request.uri().path()) {
+            let Tools { gate, time, .. } = &self.tools;
+            return revoke::handle(request, &caller, gate, time()).await;
         }
         if request.uri().path() == duplex::PATH {
             return self.duplex.handle(request, &caller);
@@ -226,7 +231,7 @@ fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.append(VARY, HeaderValue::from_static("origin"));
 }
 
-fn json_response(status: StatusCode, value: &Value) -> Response<ReplyBody> {
+pub(crate) fn json_response(status: StatusCode, value: &Value) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::from(value.to_string()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -18,7 +18,7 @@ use handback_store::{Change, Condition, DataKey, Kv, KvBatch, KvError, Millis, S
 use handback_token::Sealer;
 use handback_tool::audit::{AuditSink, JsonLines, NoAudit};
 use handback_tool::{
-    CallHeld, CallJournal, Clock, MAX_RESULT_BYTES, Pipeline, PipelineParts, Registry,
+    CallHeld, CallJournal, Clock, Gate, MAX_RESULT_BYTES, Pipeline, PipelineParts, Rate, Registry,
     RevocationWatch,
 };
 use rand::RngExt as _;
@@ -45,6 +45,7 @@ pub(crate) struct ToolParts {
     pub(crate) key: DataKey,
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) in_flight_max: usize,
+    pub(crate) rate: Rate,
     pub(crate) held_folder: Option<PathBuf>,
     pub(crate) audit: Option<PathBuf>,
     pub(crate) hosts: Vec<String>,
@@ -67,6 +68,7 @@ impl ToolParts {
             key,
             sealer,
             in_flight_max: config.limits.calls_per_caller,
+            rate: config.limits.call_rate,
             // Large values are files.
             held_folder: match &config.store {
                 StoreChoice::Embedded(path) => Some(path.with_file_name("held")),
@@ -80,13 +82,20 @@ impl ToolParts {
 }
 
 /// Tools that can be called.
-#[derive(Debug)]
 pub(crate) struct Tools {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) mcp: Front<McpServer>,
     pub(crate) server: McpServer,
+    pub(crate) gate: Gate,
+    pub(crate) time: Time,
     held: CallHeld,
     journal: Arc<CallJournal>,
+}
+
+impl std::fmt::Debug for Tools {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tools").field("pipeline", &self.pipeline).finish_non_exhaustive()
+    }
 }
 
 /// Why there are no tools.
@@ -122,7 +131,8 @@ pub enum ToolsError {
 impl Tools {
     /// Opens everything, and settles what an earlier start left open.
     pub(crate) fn open(parts: ToolParts, time: &Time) -> Result<Self, ToolsError> {
-        let ToolParts { mut registry, permissions, kv, key, sealer, in_flight_max, .. } = parts;
+        let ToolParts { mut registry, permissions, kv, key, sealer, in_flight_max, rate, .. } =
+            parts;
         let (kv, sealer) = (&kv, &sealer);
         let now = time();
         let instance = instance(&**kv, now)?;
@@ -155,7 +165,7 @@ impl Tools {
             };
             aql_tools::register(&mut registry, aql)?;
         }
-        let pipeline = Arc::new(Pipeline::new(PipelineParts {
+        let parts_of_calls = PipelineParts {
             registry: registry.permissions(permissions),
             sealer: Arc::clone(sealer),
             journal: Arc::clone(&journal),
@@ -165,7 +175,8 @@ impl Tools {
             clock,
             in_flight_max,
             result_bytes_max: MAX_RESULT_BYTES,
-        }));
+        };
+        let pipeline = Arc::new(Pipeline::with_rate(parts_of_calls, rate));
         let about = About {
             name: "handback".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -178,10 +189,11 @@ impl Tools {
         let mut front = FrontOptions::default();
         front.hosts.extend(parts.hosts);
         front.origins.extend(parts.origins);
-        front.gate = Some(pipeline.gate());
+        let gate = pipeline.gate();
+        front.gate = Some(gate.clone());
         let offered = server.clone();
         let mcp = Front::new(move || offered.for_session(), stores, front);
-        Ok(Self { pipeline, mcp, server, held, journal })
+        Ok(Self { pipeline, mcp, server, gate, time: Arc::clone(time), held, journal })
     }
 
     /// Settles and removes what is over, a bounded piece of it. Blocks.

@@ -193,6 +193,7 @@ impl Pipeline {
     }
 
     /// Refuses the cursor of a list that opened: what it leads to is gone.
+    #[must_use]
     pub fn refuse_list(
         &self,
         surface: Surface,

@@ -11,6 +11,7 @@ use handback_identity::permissions::{DefaultAccess, Rule};
 use handback_identity::{Glob, Permissions};
 use handback_page::aql;
 use handback_token::{KeyRing, SealerConfig};
+use handback_tool::Rate;
 use serde::{Deserialize, Serialize};
 
 use super::error::FileError;
@@ -240,6 +241,10 @@ pub struct LimitSettings {
     pub connections: Within<1, 1_000_000>,
     /// Calls in flight of one caller.
     pub calls_per_caller: Within<1, 100_000>,
+    /// Calls of one caller per second, in the long run.
+    pub calls_per_second: Within<1, 1_000_000>,
+    /// Calls of one caller at once, after a pause.
+    pub calls_burst: Within<1, 10_000_000>,
     /// How long a call may take.
     pub call_time_s: Within<1, 86_400>,
     /// How deep JSON may be nested.
@@ -253,6 +258,8 @@ impl Default for LimitSettings {
             header_bytes: Within::of::<16_384>(),
             connections: Within::of::<10_000>(),
             calls_per_caller: Within::of::<64>(),
+            calls_per_second: Within::of::<{ Rate::PER_SECOND }>(),
+            calls_burst: Within::of::<{ Rate::BURST }>(),
             call_time_s: Within::of::<120>(),
             json_depth: Within::of::<32>(),
         }
@@ -455,6 +462,8 @@ impl Settings {
             header_bytes,
             connections,
             calls_per_caller,
+            calls_per_second,
+            calls_burst,
             call_time_s,
             json_depth,
         } = &self.limits;
@@ -463,6 +472,7 @@ impl Settings {
             header_bytes: header_bytes.size(),
             connections: connections.size(),
             calls_per_caller: calls_per_caller.size(),
+            call_rate: Rate { per_second: calls_per_second.get(), burst: calls_burst.get() },
             call_time: Duration::from_secs(call_time_s.get().into()),
             json_depth: json_depth.size(),
         }

@@ -29,6 +29,30 @@ impl Revocation {
         Self(Kind::Principal(principal_hash(principal)))
     }
 
+    /// The same, by the stored form of a principal.
+    #[must_use]
+    pub fn bound(binding: &str) -> Self {
+        Self(Kind::Principal(binding_hash(binding)))
+    }
+
+    /// Everything of a principal that was born before a moment, by its stored form.
+    #[must_use]
+    pub fn bound_before(binding: &str, moment: Millis) -> Self {
+        Self(Kind::PrincipalBefore(binding_hash(binding), moment))
+    }
+
+    /// What kind it is, and before which moment, for operators.
+    #[must_use]
+    pub const fn summary(&self) -> (&'static str, Option<Millis>) {
+        match self.0 {
+            Kind::Principal(_) => ("principal", None),
+            Kind::Session(_) => ("session", None),
+            Kind::Slot(_) => ("key", None),
+            Kind::Before(moment) => ("everything", Some(moment)),
+            Kind::PrincipalBefore(_, moment) => ("principal", Some(moment)),
+        }
+    }
+
     /// Everything of a session.
     #[must_use]
     pub fn session(id: &str) -> Self {
@@ -115,7 +139,10 @@ impl std::fmt::Debug for Revocation {
 }
 
 pub(super) fn principal_hash(principal: &VerifiedPrincipal) -> [u8; HASH_BYTES] {
-    let binding = principal.binding();
+    binding_hash(&principal.binding())
+}
+
+fn binding_hash(binding: &str) -> [u8; HASH_BYTES] {
     FieldHash::new("handback/v1/revoked/principal").field(binding.as_bytes()).finish()
 }
 
