@@ -1,6 +1,9 @@
 //! Who may ask, and how much.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::server::{Server, read, request};
 use crate::support::Sandbox;
@@ -118,11 +121,16 @@ fn readers_that_do_not_read_hold_up_nobody() {
     let page = server.ask("GET /v1/stream/s", &[], b"");
     assert!(page.body.len() <= 5 << 20, "{}", page.body.len());
     assert!(!page.headers.contains_key("stream-up-to-date"));
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    let resident = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    let kib: u64 = resident.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let kib = resident_kib(&server);
     assert!(kib < 700 << 10, "{kib} KiB");
     drop(stalled);
+}
+
+/// What a server has in memory.
+fn resident_kib(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let resident = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    resident.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 #[test]
@@ -148,6 +156,44 @@ fn half_a_request_is_given_up() {
     let answer = read(&mut half);
     assert!(matches!(answer.status, 0 | 400), "{answer:?}");
     assert_eq!(server.read("s"), "");
+}
+
+/// Connections that say nothing.
+const SILENT: usize = 10_000;
+
+/// Raises what this process may have open, for its own ends of the connections.
+fn raise_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let maximum = limit.maximum.unwrap_or(u64::MAX);
+    assert!(maximum >= SILENT as u64 + 500, "a process may have only {maximum} files here");
+    setrlimit(Resource::Nofile, Rlimit { current: Some(maximum), ..limit }).unwrap();
+}
+
+#[test]
+fn ten_thousand_that_say_nothing_hold_up_nobody() {
+    raise_files();
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &sandbox.path("data"));
+    server.create("s");
+    let mut silent = Vec::with_capacity(SILENT);
+    for number in 1..=SILENT {
+        silent.push(std::net::TcpStream::connect(server.address).unwrap());
+        if number % 1_000 == 0 {
+            let start = Instant::now();
+            assert_eq!(server.ask("GET /healthz", &[], b"").status, 200, "beside {number}");
+            assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        }
+    }
+    let text = [("content-type", "text/plain")];
+    assert_eq!(server.ask("POST /v1/stream/s", &text, b"x").status, 204);
+    let kib = resident_kib(&server);
+    assert!(kib < 300 << 10, "{kib} KiB");
+    // Nobody is kept who never says anything: they are left, one after the other.
+    let mut last = silent.pop().unwrap();
+    last.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert!(matches!(last.read(&mut [0; 1]), Ok(0)));
+    drop(silent);
+    assert_eq!(server.read("s"), "x");
 }
 
 #[test]
