@@ -19,6 +19,7 @@ mod refusals;
 mod rotation;
 mod secrets;
 mod sharing;
+mod stdio;
 mod streams;
 mod support;
 mod token;

@@ -1,0 +1,131 @@
+//! A client at the standard streams of `handback serve --stdio`.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::Sandbox;
+
+/// Far more than a busy machine takes for an answer, or to make the demo.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A revision of the protocol, as the two kinds of them differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// With a handshake: 2025-11-25.
+    Older,
+    /// Every request says it all: 2026-07-28.
+    Newest,
+}
+
+pub(crate) struct Client {
+    child: Child,
+    /// `None` once it was closed.
+    input: Option<ChildStdin>,
+    messages: Receiver<Value>,
+    era: Era,
+    capabilities: Value,
+    requests: u64,
+}
+
+impl Client {
+    /// Starts the server and greets it, if the era does so.
+    pub(crate) fn start(sandbox: &Sandbox, flags: &[&str], era: Era, capabilities: Value) -> Self {
+        let mut client = Self::silent(sandbox, flags, era, capabilities);
+        if era == Era::Older {
+            let hello = json!({
+                "protocolVersion": "2025-11-25",
+                "clientInfo": {"name": "test", "version": "1"},
+                "capabilities": client.capabilities,
+            });
+            let welcome = client.ask("initialize", hello);
+            assert_eq!(welcome["protocolVersion"], "2025-11-25");
+            client.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        }
+        client
+    }
+
+    /// Starts the server and says nothing.
+    pub(crate) fn silent(sandbox: &Sandbox, flags: &[&str], era: Era, capabilities: Value) -> Self {
+        let mut command = sandbox.command(&[&["serve", "--stdio"], flags].concat());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, messages) = channel();
+        // Ends with the child, or with the test.
+        thread::spawn(move || {
+            for line in output.lines() {
+                let message = serde_json::from_str(&line.unwrap()).unwrap();
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let input = child.stdin.take();
+        Self { child, input, messages, era, capabilities, requests: 0 }
+    }
+
+    /// Asks and gives the result.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        let answer = self.receive();
+        assert_eq!(answer["id"], id, "{answer}");
+        assert!(answer["error"].is_null(), "{answer}");
+        answer["result"].clone()
+    }
+
+    /// Calls a tool and gives its result.
+    #[track_caller]
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// Asks; what comes is for [`Self::receive`].
+    pub(crate) fn send(&mut self, method: &str, mut params: Value) -> u64 {
+        self.requests += 1;
+        if self.era == Era::Newest {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
+            });
+        }
+        let id = self.requests;
+        self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    /// The next message that is no notification.
+    #[track_caller]
+    pub(crate) fn receive(&self) -> Value {
+        loop {
+            let message = self.messages.recv_timeout(ANSWER_TIMEOUT).unwrap();
+            if message.get("id").is_some() {
+                return message;
+            }
+        }
+    }
+
+    pub(crate) fn write(&mut self, message: &Value) {
+        let input = self.input.as_mut().unwrap();
+        writeln!(input, "{message}").unwrap();
+        input.flush().unwrap();
+    }
+
+    /// Leaves, and waits for the server to do so.
+    pub(crate) fn close(mut self) -> ExitStatus {
+        drop(self.input.take());
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,150 @@
+//! `handback serve --stdio`: MCP with a real process, over its standard streams, in both eras.
+
+#[path = "../../../../handback-server/tests/it/vectors/cases.rs"]
+mod cases;
+mod client;
+
+use serde_json::{Value, json};
+
+use self::cases::Run;
+use self::client::{Client, Era};
+use crate::support::Sandbox;
+
+const TOOLS: [&str; 2] = ["mcp_aql_read", "mcp_aql"];
+
+/// A folder with the collections of the vectors and a configuration that shows them.
+fn with_collections() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("items.json", &cases::items().to_string());
+    sandbox.write("people.json", &cases::people().to_string());
+    sandbox.write("empty.json", "[]");
+    sandbox.write(
+        "handback.toml",
+        "[collections]\n\
+         items = \"json:items.json#?key=id\"\n\
+         people = \"json:people.json\"\n\
+         empty = \"json:empty.json\"\n\
+         [mcp]\n\
+         tools = \"all\"\n",
+    );
+    sandbox
+}
+
+fn start(sandbox: &Sandbox, era: Era) -> Client {
+    Client::start(sandbox, &["--config", "handback.toml"], era, json!({}))
+}
+
+/// The envelope that a tool of MCP-AQL answers with: the only content, and never an error of MCP.
+#[track_caller]
+fn envelope(client: &mut Client, tool: &str, arguments: &Value) -> Value {
+    let result = client.call(tool, arguments);
+    assert_ne!(result["isError"], true, "{result}");
+    let content = result["content"].as_array().unwrap();
+    assert_eq!((content.len(), &content[0]["type"]), (1, &json!("text")), "{result}");
+    serde_json::from_str(content[0]["text"].as_str().unwrap()).unwrap()
+}
+
+#[track_caller]
+fn introspect(client: &mut Client, tool: &str, params: &Value) -> Value {
+    let arguments = json!({"operation": "introspect", "params": params});
+    let envelope = envelope(client, tool, &arguments);
+    assert_eq!(envelope["success"], true, "{envelope}");
+    envelope["data"].clone()
+}
+
+fn check_vectors(era: Era) {
+    let sandbox = with_collections();
+    let mut client = start(&sandbox, era);
+    for tool in TOOLS {
+        let mut run = Run::default();
+        for case in cases::cases() {
+            let answer = envelope(&mut client, tool, &run.request(&case));
+            run.judge(tool, &case, answer);
+        }
+    }
+    assert!(client.close().success());
+}
+
+#[test]
+fn every_vector_holds_for_a_client_of_today() {
+    check_vectors(Era::Newest);
+}
+
+#[test]
+fn every_vector_holds_for_an_older_client() {
+    check_vectors(Era::Older);
+}
+
+/// What introspection says of one operation must be what the operation does.
+#[track_caller]
+fn check_operation(client: &mut Client, tool: &str, name: &str) {
+    let data = introspect(client, tool, &json!({"query": "operations", "name": name}));
+    let operation = &data["operation"];
+    assert_eq!(operation["name"], name);
+    // Where both tools are offered, the one that can do less is named.
+    assert_eq!(operation["mcpTool"], "mcp_aql_read");
+    assert_eq!(operation["permissions"], json!({"readOnly": true, "destructive": false}));
+    for example in operation["examples"].as_array().unwrap() {
+        assert_eq!(example["request"]["operation"], name);
+    }
+    let parameters = operation["parameters"].as_array().unwrap();
+    let named: Vec<_> = parameters.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    // What is not listed is refused.
+    let mut params = json!({"zz_unknown": 1});
+    for parameter in parameters.iter().filter(|one| one["required"] == true) {
+        params[parameter["name"].as_str().unwrap()] = "items".into();
+    }
+    let answer = envelope(client, tool, &json!({"operation": name, "params": params}));
+    assert_eq!(answer["error"]["code"], "VALIDATION_UNKNOWN_PARAM", "{answer}");
+    if name == "list_elements" {
+        for parameter in ["first", "after", "last", "before"] {
+            assert!(named.contains(&parameter), "{parameter} is not in {named:?}");
+        }
+    }
+}
+
+fn check_introspection(era: Era) {
+    let sandbox = with_collections();
+    let mut client = start(&sandbox, era);
+    let listed = client.ask("tools/list", json!({}))["tools"].clone();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, TOOLS);
+    for (tool, listed) in TOOLS.into_iter().zip(listed.as_array().unwrap()) {
+        assert!(listed["description"].as_str().unwrap().contains("introspect"), "{listed}");
+        let schema = &listed["inputSchema"];
+        assert_eq!(schema["type"], "object", "{listed}");
+        assert_eq!(schema["properties"]["operation"]["type"], "string", "{listed}");
+        assert_eq!(schema["properties"]["params"]["additionalProperties"], true, "{listed}");
+        let data = introspect(&mut client, tool, &json!({"query": "operations"}));
+        assert_eq!(data["_protocol"]["version"], "1.0.0-draft");
+        assert_eq!(data["_protocol"]["mode"], "all");
+        let operations = data["operations"].as_array().unwrap();
+        assert_eq!(operations[0]["name"], "introspect");
+        assert!(operations.iter().any(|operation| operation["name"] == "list_elements"));
+        for operation in operations {
+            check_operation(&mut client, tool, operation["name"].as_str().unwrap());
+        }
+        let unknown = introspect(&mut client, tool, &json!({"query": "operations", "name": "no"}));
+        assert_eq!(unknown, json!({"operation": null}));
+        let types = introspect(&mut client, tool, &json!({"query": "types"}));
+        let types = types["types"].as_array().unwrap();
+        for one in types {
+            let name = &one["name"];
+            let data = introspect(&mut client, tool, &json!({"query": "types", "name": name}));
+            assert_eq!((&data["type"]["name"], &data["type"]["kind"]), (name, &one["kind"]));
+        }
+        let unknown = introspect(&mut client, tool, &json!({"query": "types", "name": "no"}));
+        assert_eq!(unknown, json!({"type": null}));
+    }
+    assert!(client.close().success());
+}
+
+#[test]
+fn collections_describe_themselves_to_a_client_of_today() {
+    check_introspection(Era::Newest);
+}
+
+#[test]
+fn collections_describe_themselves_to_an_older_client() {
+    check_introspection(Era::Older);
+}
