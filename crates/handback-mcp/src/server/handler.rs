@@ -196,7 +196,9 @@ impl ServerHandler for McpServer {
         let name = request.name.into_owned();
         let incoming =
             Incoming::read(self, &context, Operation::Call, name, request.arguments, came_back)?;
-        let knows_tasks = context.client_capabilities().is_some_and(|can| can.supports_tasks());
+        // Older clients may name the extension, but have no results that are tasks or questions.
+        let knows_tasks = is_modern(&context)
+            && context.client_capabilities().is_some_and(|can| can.supports_tasks());
         let mode = self.definition(&incoming).map_or(TaskMode::Never, |known| known.task_mode());
         match mode {
             TaskMode::Required | TaskMode::RequiredAfterAnswers if !knows_tasks => {

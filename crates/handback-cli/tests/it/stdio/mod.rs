@@ -148,3 +148,26 @@ fn collections_describe_themselves_to_a_client_of_today() {
 fn collections_describe_themselves_to_an_older_client() {
     check_introspection(Era::Older);
 }
+
+/// The Tasks extension and questions inside of results came with 2026-07-28.
+#[test]
+fn an_older_client_that_names_tasks_gets_none() {
+    let sandbox = Sandbox::new();
+    let capabilities =
+        json!({"elicitation": {"form": {}}, "extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let mut client = Client::start(&sandbox, &["--demo"], Era::Older, capabilities);
+    let report = client.call("shop_report", &json!({"pause_ms": 0}));
+    assert_eq!(report["structuredContent"]["categories"].as_array().unwrap().len(), 10);
+
+    let refund = json!({"name": "shop_refund", "arguments": {"order": 17}});
+    let id = client.send("tools/call", refund);
+    let question = client.receive();
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    let answer = json!({"action": "decline"});
+    client.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer}));
+    let answer = client.receive();
+    assert_eq!(answer["id"], id, "{answer}");
+    let declined = json!({"refunded": false, "order": 17});
+    assert_eq!(answer["result"]["structuredContent"], declined, "{answer}");
+    assert!(client.close().success());
+}
