@@ -1,6 +1,6 @@
 //! MCP on standard input and output, for the one who started the process.
 
-use rmcp::service::serve_server;
+use rmcp::service::{ServerInitializeError, serve_server};
 use rmcp::transport::stdio;
 
 use super::McpServer;
@@ -20,7 +20,16 @@ impl McpServer {
     /// [`StdioError`] if the client does not speak the protocol, or something broke.
     pub async fn serve_stdio(self) -> Result<(), StdioError> {
         let failed = |error: &dyn std::fmt::Display| StdioError(error.to_string());
-        let running = serve_server(self, stdio()).await.map_err(|error| failed(&error))?;
+        let running = match serve_server(self, stdio()).await {
+            Ok(running) => running,
+            // Who wants to know what a server can do asks that, and leaves.
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            // Its own words repeat the whole message.
+            Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
+                return Err(failed(&"the client did not introduce itself"));
+            }
+            Err(error) => return Err(failed(&error)),
+        };
         running.waiting().await.map(drop).map_err(|error| failed(&error))
     }
 }

@@ -171,3 +171,14 @@ fn an_older_client_that_names_tasks_gets_none() {
     assert_eq!(answer["result"]["structuredContent"], declined, "{answer}");
     assert!(client.close().success());
 }
+
+/// A client that probes, and one that changes its mind.
+#[test]
+fn who_asks_for_nothing_is_no_error() {
+    let sandbox = Sandbox::new();
+    assert!(Client::silent(&sandbox, &[], Era::Newest, json!({})).close().success());
+    let mut client = Client::silent(&sandbox, &[], Era::Newest, json!({}));
+    let found = client.ask("server/discover", json!({}));
+    assert!(found["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")));
+    assert!(client.close().success());
+}
