@@ -67,14 +67,14 @@ impl Config {
         self.cache.join(name)
     }
 
-    /// The virtual environment of the scripts in `vectors/`.
-    pub(crate) fn venv(&self) -> PathBuf {
-        self.cache.join("venv")
+    /// A virtual environment, by its folder.
+    pub(crate) fn venv(&self, folder: &str) -> PathBuf {
+        self.cache.join(folder)
     }
 
     /// The interpreter of that environment.
-    pub(crate) fn venv_python(&self) -> PathBuf {
-        self.venv().join("bin").join("python")
+    pub(crate) fn venv_python(&self, folder: &str) -> PathBuf {
+        self.venv(folder).join("bin").join("python")
     }
 }
 

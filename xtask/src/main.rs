@@ -18,6 +18,7 @@ mod process;
 mod readme;
 mod report;
 mod scratch;
+mod sdk;
 mod server;
 mod soak;
 mod streams;

@@ -108,8 +108,8 @@ fn conformance(shell: &Shell, url: &str, revision: &str, results: &Path) -> Resu
     shell.run_showing(&mut command, |line| line.starts_with("=== "))
 }
 
-/// Only the package for this machine is installed.
-fn node(dir: &Path) -> Result<PathBuf> {
+/// The Node.js 22 among the packages of a folder. Only the package for this machine is installed.
+pub(crate) fn node(dir: &Path) -> Result<PathBuf> {
     let modules = dir.join("node_modules");
     let packages = fs::read_dir(&modules)
         .with_context(|| format!("failed to look into {}", modules.display()))?;
@@ -139,7 +139,9 @@ enum Verdict {
     Passed,
     Failed(String),
     Skipped(String),
-    /// What the suite only tells: `INFO`, and `WARNING` where the protocol says SHOULD.
+    /// `WARNING`: the protocol says SHOULD, and it is done otherwise.
+    Warned(String),
+    /// `INFO`: what the suite only tells.
     Told,
 }
 
@@ -189,7 +191,8 @@ fn parse_check(check: &Value) -> Result<Check> {
         "SUCCESS" => Verdict::Passed,
         "FAILURE" => Verdict::Failed(why()),
         "SKIPPED" => Verdict::Skipped(why()),
-        "INFO" | "WARNING" => Verdict::Told,
+        "WARNING" => Verdict::Warned(why()),
+        "INFO" => Verdict::Told,
         other => bail!("a check has the unknown status {other}"),
     };
     Ok(Check { id: text("id").context("a check has no id")?.to_owned(), verdict })
@@ -230,6 +233,7 @@ fn judge_check(tally: &mut Tally, what: &str, check: &Check) {
         Verdict::Passed => tally.pass(),
         Verdict::Failed(why) => tally.fail(what, vec![why.clone()]),
         Verdict::Skipped(why) => tally.skip(what, format!("by the suite: {why}")),
+        Verdict::Warned(why) => println!("{what}: warning by the suite: {why}"),
         Verdict::Told => {}
     }
 }

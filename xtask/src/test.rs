@@ -13,8 +13,9 @@ use crate::postgres::Cluster;
 use crate::process::{Shell, Variables};
 use crate::readme;
 use crate::report::{Row, Tally, print_header, print_table};
+use crate::sdk::{self, Sdk};
 use crate::streams;
-use crate::tools::{Tool, Tools};
+use crate::tools::{Tool, Tools, VECTORS_VENV};
 use crate::tree::Snapshot;
 
 /// Per fuzz target.
@@ -30,7 +31,7 @@ const POSTGRES_URL: &str = "HANDBACK_TEST_POSTGRES";
 const REQUIRED: &str = "HANDBACK_TEST_REQUIRE";
 
 /// The phases in their order.
-const PHASES: [Phase; 16] = [
+const PHASES: [Phase; 17] = [
     Phase { name: "tools", run: tools },
     Phase { name: "fmt", run: fmt },
     Phase { name: "clippy", run: clippy },
@@ -43,6 +44,7 @@ const PHASES: [Phase; 16] = [
     Phase { name: "interop", run: interop },
     Phase { name: "streams", run: streams },
     Phase { name: "mcp", run: mcp },
+    Phase { name: "sdk", run: sdk },
     Phase { name: "fuzz", run: fuzz },
     Phase { name: "bench", run: bench },
     Phase { name: "readme", run: readme },
@@ -228,7 +230,7 @@ fn vectors(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
         return Ok(());
     }
     let shell = context.shell;
-    let mut check = shell.command(shell.config.venv_python());
+    let mut check = shell.command(shell.config.venv_python(VECTORS_VENV.folder));
     check.args(["vectors/reference.py", "check"]).env("PYTHONDONTWRITEBYTECODE", "1");
     tally.summary("vectors", shell.run(&mut check));
     Ok(())
@@ -252,6 +254,15 @@ fn mcp(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
         return Ok(());
     }
     mcp::check(context.shell, tally)
+}
+
+fn sdk(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
+    for sdk in Sdk::ALL {
+        if context.has(sdk.tool(), sdk.label(), tally) {
+            sdk::check(context.shell, sdk, tally)?;
+        }
+    }
+    Ok(())
 }
 
 fn fuzz(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {

@@ -14,9 +14,25 @@ use crate::mcp;
 use crate::postgres;
 use crate::process::{Finished, Shell};
 use crate::report::tail;
+use crate::sdk;
 use crate::streams;
 
-const REQUIREMENTS: &str = "vectors/requirements.txt";
+/// A Python environment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Venv {
+    /// Its folder in the cache.
+    pub(crate) folder: &'static str,
+    /// The file that says what is in it.
+    requirements: &'static str,
+}
+
+/// For the scripts in `vectors/`.
+pub(crate) const VECTORS_VENV: Venv =
+    Venv { folder: "venv", requirements: "vectors/requirements.txt" };
+
+/// For the Python client of MCP.
+pub(crate) const SDK_VENV: Venv =
+    Venv { folder: "sdk-python", requirements: "interop/sdk-python/requirements.txt" };
 
 /// Written last, so that an environment without it is known to be half made.
 const STAMP: &str = "handback-requirements.txt";
@@ -39,13 +55,23 @@ pub(crate) enum Tool {
     Mutants,
     Postgres,
     Python,
+    SdkPython,
+    SdkTypeScript,
     StreamSuite,
 }
 
 impl Tool {
     /// What `cargo xtask test` needs.
-    pub(crate) const OF_TEST: [Self; 6] =
-        [Self::Deny, Self::Fuzz, Self::Python, Self::Postgres, Self::StreamSuite, Self::McpSuite];
+    pub(crate) const OF_TEST: [Self; 8] = [
+        Self::Deny,
+        Self::Fuzz,
+        Self::Python,
+        Self::Postgres,
+        Self::StreamSuite,
+        Self::McpSuite,
+        Self::SdkPython,
+        Self::SdkTypeScript,
+    ];
 
     /// The name that reports use.
     pub(crate) fn name(self) -> &'static str {
@@ -56,6 +82,8 @@ impl Tool {
             Self::Mutants => "cargo-mutants",
             Self::Postgres => "postgresql",
             Self::Python => "python environment",
+            Self::SdkPython => "MCP client in Python",
+            Self::SdkTypeScript => "MCP clients in TypeScript",
             Self::StreamSuite => "durable-streams suite",
         }
     }
@@ -68,7 +96,9 @@ impl Tool {
             Self::McpSuite => Source::Npm { package: mcp::PACKAGE },
             Self::Mutants => Source::Cargo { version: "27.1.0" },
             Self::Postgres => Source::Debian,
-            Self::Python => Source::Requirements,
+            Self::Python => Source::Venv(VECTORS_VENV),
+            Self::SdkPython => Source::Venv(SDK_VENV),
+            Self::SdkTypeScript => Source::Npm { package: sdk::NPM_PACKAGE },
             Self::StreamSuite => Source::Npm { package: streams::PACKAGE },
         }
     }
@@ -79,7 +109,7 @@ enum Source {
     Cargo { version: &'static str },
     Debian,
     Npm { package: &'static str },
-    Requirements,
+    Venv(Venv),
 }
 
 /// The tools of one run; each is looked for, and if need be installed, once.
@@ -103,7 +133,7 @@ impl<'a> Tools<'a> {
                 Source::Cargo { version } => ensure_package(shell, tool.name(), version),
                 Source::Debian => ensure_postgres(shell),
                 Source::Npm { package } => ensure_npm(shell, tool.name(), package),
-                Source::Requirements => ensure_venv(shell),
+                Source::Venv(venv) => ensure_venv(shell, tool.name(), venv),
             };
             outcome.map_err(|error| format!("{} can not be had: {error:#}", tool.name()))
         });
@@ -152,33 +182,34 @@ fn find(shell: &Shell, name: &str) -> Option<PathBuf> {
     std::env::split_paths(&shell.config.path).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
-fn ensure_venv(shell: &Shell) -> Result<()> {
-    let wanted = fs::read_to_string(shell.config.root.join(REQUIREMENTS))
-        .with_context(|| format!("failed to read {REQUIREMENTS}"))?;
-    let venv = shell.config.venv();
-    let stamp = venv.join(STAMP);
-    if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) && runs(shell) {
-        println!("python environment: {}", venv.display());
+fn ensure_venv(shell: &Shell, tool: &str, venv: Venv) -> Result<()> {
+    let Venv { folder, requirements } = venv;
+    let wanted = fs::read_to_string(shell.config.root.join(requirements))
+        .with_context(|| format!("failed to read {requirements}"))?;
+    let dir = shell.config.venv(folder);
+    let stamp = dir.join(STAMP);
+    if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) && runs(shell, venv) {
+        println!("{tool}: {}", dir.display());
         return Ok(());
     }
-    println!("python environment: making {} from {REQUIREMENTS}", venv.display());
-    make_venv(shell, &venv)?;
+    println!("{tool}: making {} from {requirements}", dir.display());
+    make_venv(shell, venv)?;
     fs::write(&stamp, wanted).context("failed to write the stamp of the environment")
 }
 
 /// An environment stops working when the interpreter that it was made from goes away.
-fn runs(shell: &Shell) -> bool {
-    shell.read(shell.command(shell.config.venv_python()).arg("--version")).is_ok()
+fn runs(shell: &Shell, venv: Venv) -> bool {
+    shell.read(shell.command(shell.config.venv_python(venv.folder)).arg("--version")).is_ok()
 }
 
-fn make_venv(shell: &Shell, venv: &Path) -> Result<()> {
+fn make_venv(shell: &Shell, venv: Venv) -> Result<()> {
     let mut create = shell.command("python3");
-    create.args(["-m", "venv", "--clear"]).arg(venv);
+    create.args(["-m", "venv", "--clear"]).arg(shell.config.venv(venv.folder));
     succeed(shell.run(&mut create)?)
         .context("`python3 -m venv` failed (Debian has it in the package python3-venv)")?;
-    let mut install = shell.command(shell.config.venv_python());
+    let mut install = shell.command(shell.config.venv_python(venv.folder));
     install.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input"]);
-    install.args(["--requirement", REQUIREMENTS]);
+    install.args(["--requirement", venv.requirements]);
     succeed(shell.run(&mut install)?)
 }
 
