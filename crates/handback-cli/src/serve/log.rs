@@ -69,7 +69,11 @@ struct Teller {
 
 impl Subscriber for Teller {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= Level::WARN
+        // The warnings of rmcp repeat what clients are answered, and any of them can cause as many
+        // as it likes.
+        let is_rmcp = metadata.target().starts_with("rmcp");
+        let least = if is_rmcp { Level::ERROR } else { Level::WARN };
+        metadata.is_event() && *metadata.level() <= least
     }
 
     fn event(&self, event: &Event<'_>) {

@@ -1,5 +1,6 @@
 //! A client at the standard streams of `handback serve --stdio`.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -12,6 +13,9 @@ use crate::support::Sandbox;
 
 /// Far more than a busy machine takes for an answer, or to make the demo.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The file in the sandbox that has what the last server wrote to stderr.
+pub(crate) const ERRORS: &str = "errors.txt";
 
 /// A revision of the protocol, as the two kinds of them differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +56,9 @@ impl Client {
     /// Starts the server and says nothing.
     pub(crate) fn silent(sandbox: &Sandbox, flags: &[&str], era: Era, capabilities: Value) -> Self {
         let mut command = sandbox.command(&[&["serve", "--stdio"], flags].concat());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let errors = File::create(sandbox.path(ERRORS)).unwrap();
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, messages) = channel();
         // Ends with the child, or with the test.

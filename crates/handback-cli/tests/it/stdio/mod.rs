@@ -7,8 +7,8 @@ mod client;
 use serde_json::{Value, json};
 
 use self::cases::Run;
-use self::client::{Client, Era};
-use crate::support::Sandbox;
+use self::client::{Client, ERRORS, Era};
+use crate::support::{Sandbox, read};
 
 const TOOLS: [&str; 2] = ["mcp_aql_read", "mcp_aql"];
 
@@ -181,4 +181,16 @@ fn who_asks_for_nothing_is_no_error() {
     let found = client.ask("server/discover", json!({}));
     assert!(found["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")));
     assert!(client.close().success());
+}
+
+/// Who is refused is told so. The operator's terminal is not where clients write.
+#[test]
+fn refusals_are_not_repeated_on_stderr() {
+    let sandbox = Sandbox::with_ring();
+    let mut client = Client::start(&sandbox, &[], Era::Older, json!({}));
+    client.send("resources/read", json!({"uri": "file:///secret"}));
+    let refused = client.receive();
+    assert_eq!(refused["error"]["data"]["uri"], "file:///secret", "{refused}");
+    assert!(client.close().success());
+    assert_eq!(read(&sandbox.path(ERRORS)), "");
 }
