@@ -109,10 +109,12 @@ impl Sealer {
         &self.audience
     }
 
-    /// How long cursors live, in seconds.
+    /// The earliest second at which a cursor that ends then was made: it says when it ends, to the
+    /// minute, and not when it was born.
     #[must_use]
-    pub const fn cursor_ttl_s(&self) -> u32 {
-        self.cursor.ttl_s
+    pub const fn cursor_born_after(&self, expires_at: UnixTime) -> UnixTime {
+        let longest = self.cursor.ttl_s as u64 + ROUNDING_S;
+        UnixTime::from_secs(expires_at.as_secs().saturating_sub(longest))
     }
 
     /// Binds the context of one call. What the bound sealer seals opens under this context only.
@@ -559,6 +561,21 @@ mod tests {
         check::<Cursor>(&sealer);
         check::<State>(&sealer);
         check::<Resume>(&sealer);
+    }
+
+    #[test]
+    fn a_cursor_is_never_taken_for_younger_than_it_is() {
+        let sealer = sealer();
+        let context = Context::new(Caller::UNAUTHENTICATED, Operation::List);
+        // At the start of a minute, within it, and at its end.
+        for seconds in [0, 1, 59, 60] {
+            let now = NOW.plus(seconds);
+            let bound = sealer.bind::<Cursor>(&context).unwrap();
+            let cursor = bound.seal(&mut rand::rng(), now, b"x").unwrap();
+            let opened = bound.open(cursor.as_str(), now).unwrap();
+            let born = sealer.cursor_born_after(opened.expires_at());
+            assert!(born <= now && now < born.plus(2 * ROUNDING_S), "{born:?} {now:?}");
+        }
     }
 
     #[test]

@@ -22,7 +22,6 @@ use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::gate::born_s;
 use crate::input::Inputs;
 use crate::outcome::Position;
 use crate::pipeline::CallHeld;
@@ -118,7 +117,8 @@ impl<'a> Binding<'a> {
         };
         let bound = self.bound::<Cursor>(arguments.as_ref())?;
         let opened = bound.open(text, self.now).map_err(|refused| refused.reason())?;
-        self.check_revocations(opened.slot(), born_s(self.sealer, &opened))?;
+        let born = self.sealer.cursor_born_after(opened.expires_at());
+        self.check_revocations(opened.slot(), born)?;
         let (flags, body) = opened.payload().split_first().ok_or(Reason::Malformed)?;
         let (page, rest) = read_leb(body).ok_or(Reason::Malformed)?;
         let rest = self.unspilled(*flags, rest)?;
@@ -148,7 +148,7 @@ impl<'a> Binding<'a> {
         if self.revocations.is_stale(self.now_ms) {
             return Err(Refusal::Unavailable);
         }
-        self.check_revocations(opened.slot(), opened.head().born_at().as_secs())?;
+        self.check_revocations(opened.slot(), opened.head().born_at())?;
         let (flags, body) = opened.payload().split_first().ok_or(Reason::Malformed)?;
         let (round, rest) = body.split_first_chunk().ok_or(Reason::Malformed)?;
         let rest = self.unspilled(*flags, rest)?;
@@ -211,8 +211,9 @@ impl<'a> Binding<'a> {
         Ok(token.map_err(|error| unsealed(&error))?.into_string())
     }
 
-    fn check_revocations(&self, slot: SlotNumber, born_s: u64) -> Result<(), Refusal> {
-        let subject = Subject::of(self.principal).slot(slot).born(born_s.saturating_mul(1000));
+    fn check_revocations(&self, slot: SlotNumber, born: UnixTime) -> Result<(), Refusal> {
+        let born_ms = born.as_secs().saturating_mul(1000);
+        let subject = Subject::of(self.principal).slot(slot).born(born_ms);
         if self.revocations.is_revoked(&subject) {
             return Err(Reason::Revoked.into());
         }

@@ -111,7 +111,7 @@ impl Gate {
         opened: &Opened<Cursor>,
         session: Option<&str>,
     ) -> Result<(), Reason> {
-        let born = born_s(sealer, opened).saturating_mul(1000);
+        let born = sealer.cursor_born_after(opened.expires_at()).as_secs().saturating_mul(1000);
         let subject = Subject::of(back.principal).slot(opened.slot()).born(born);
         match session {
             Some(session) => self.check(back, &subject.session(session)).await,
@@ -218,13 +218,4 @@ const fn list_cursor<'a>(
 ) -> Back<'a> {
     let (operation, continuation) = (Operation::List, "cursor");
     Back { surface, operation, name, continuation, principal, text }
-}
-
-/// The expiry of a cursor is rounded up to the minute.
-const CURSOR_ROUNDING_S: u64 = 60;
-
-/// When a cursor was made, at the earliest: it says when it ends, to the minute, and no more.
-pub(crate) fn born_s(sealer: &Sealer, opened: &Opened<Cursor>) -> u64 {
-    let longest = u64::from(sealer.cursor_ttl_s()) + CURSOR_ROUNDING_S;
-    opened.expires_at().as_secs().saturating_sub(longest)
 }

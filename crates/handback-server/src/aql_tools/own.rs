@@ -7,7 +7,7 @@ use handback_page::shelf::Shelf;
 use handback_page::{Collection, CollectionError};
 use handback_store::held::{Held, LookUp};
 use handback_store::revocations::{Revocations, Subject};
-use handback_token::{Handle, SlotNumber, UnixTime};
+use handback_token::{Handle, Sealer, SlotNumber, UnixTime};
 
 use super::held::{Opened, failure};
 use super::shelf::HeldShelf;
@@ -15,16 +15,13 @@ use super::shelf::HeldShelf;
 /// Held values that a list of collections has at most.
 const LISTED_MAX: usize = 1_000;
 
-/// The expiry of a cursor is rounded up to the minute.
-const CURSOR_ROUNDING_S: u64 = 60;
-
 /// What belongs to a caller, at the time of one look.
 #[derive(Debug)]
 pub(super) struct Belongings<'a> {
     pub(super) shelf: HeldShelf,
     pub(super) opened: &'a Opened,
     pub(super) revocations: Revocations,
-    pub(super) cursor_ttl_s: u32,
+    pub(super) sealer: &'a Sealer,
     pub(super) now_ms: u64,
 }
 
@@ -66,10 +63,8 @@ impl Own for Belongings<'_> {
     }
 
     fn is_revoked(&self, slot: SlotNumber, expires_at: UnixTime) -> bool {
-        // A cursor says when it ends, to the minute, and not when it was made.
-        let longest = u64::from(self.cursor_ttl_s) + CURSOR_ROUNDING_S;
-        let born_s = expires_at.as_secs().saturating_sub(longest);
+        let born = self.sealer.cursor_born_after(expires_at);
         let subject = Subject::of(&self.shelf.principal).slot(slot);
-        self.revocations.is_revoked(&subject.born(born_s.saturating_mul(1000)))
+        self.revocations.is_revoked(&subject.born(born.as_secs().saturating_mul(1000)))
     }
 }

@@ -160,7 +160,7 @@ impl Look {
             shelf: HeldShelf { held: shared.held.clone(), principal: principal.clone() },
             opened: &shared.opened,
             revocations,
-            cursor_ttl_s: shared.sealer.cursor_ttl_s(),
+            sealer: &shared.sealer,
             now_ms,
         };
         let call = Call {
