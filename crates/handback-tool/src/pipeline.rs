@@ -170,7 +170,7 @@ impl Pipeline {
     pub async fn check(&self, request: Request) -> Result<(), Refusal> {
         let parts = &self.shared.parts;
         let entry = Entry::start(&parts.audit, &parts.clock, rand::rng().random(), &request);
-        let ended = self.shared.try_out(request).await;
+        let ended = self.shared.try_out(request).await.map(drop);
         entry.end_checked(&ended);
         ended
     }
@@ -210,14 +210,10 @@ struct Permit {
 }
 
 impl Shared {
-    /// The order of the checks. Nothing before `reserve` leaves a trace but the audit, and nothing
-    /// after it is refused for a reason that was knowable before.
+    /// A call from its checks to its answer. Nothing before `reserve` leaves a trace but the audit,
+    /// and nothing after it is refused for a reason that was knowable before.
     async fn run(self: &Arc<Self>, request: Request) -> Result<Answer, Refusal> {
-        let (tool, words) = self.find(&request)?;
-        let place = self.admit(request.caller.principal())?;
-        let revocations = self.parts.revocations.current(self.parts.clock.now_ms()).await;
-        let (call, given) = self.open(tool, request, words, revocations)?;
-        let checked = check(&call, given)?;
+        let (call, checked, place) = self.try_out(request).await?;
         let wanted = call.to_be_recorded(&checked)?;
         let (recorded, is_replay) = match self.reserve(&call, wanted).await? {
             Turn::Made(recorded) => (recorded, true),
@@ -227,13 +223,14 @@ impl Shared {
         Ok(Answer { reply, is_replay })
     }
 
-    /// The checks alone.
-    async fn try_out(&self, request: Request) -> Result<(), Refusal> {
+    /// The checks, in their order: a call that can be made, and its place among those of its caller.
+    async fn try_out(&self, request: Request) -> Result<(Call, Checked, Place), Refusal> {
         let (tool, words) = self.find(&request)?;
-        let _place = self.admit(request.caller.principal())?;
+        let place = self.admit(request.caller.principal())?;
         let revocations = self.parts.revocations.current(self.parts.clock.now_ms()).await;
         let (call, given) = self.open(tool, request, words, revocations)?;
-        check(&call, given).map(|_| ())
+        let checked = check(&call, given)?;
+        Ok((call, checked, place))
     }
 
     fn find(&self, request: &Request) -> Result<(Arc<Registered>, Map<String, Value>), Refusal> {
