@@ -7,7 +7,7 @@ use rand_core::CryptoRng;
 
 use super::error::JournalError;
 use super::request::{CallRequest, RowKind};
-use super::reservation::{CallId, InstanceId, Lost, Reservation};
+use super::reservation::{CallId, InstanceId, Limbo, Lost, Reservation};
 use super::row::{
     MAX_INLINE_OUTCOME_BYTES, Outcome, Row, State, epoch_key, open_key, open_prefix,
     parse_open_key, row_key,
@@ -429,11 +429,12 @@ impl<S: Kv> Journal<S> {
         let entry = open_key(&request.name, next.instance, next.epoch);
         changes.retain(|(key, _)| *key != entry);
         changes.push((entry, Change::Put { value: Bytes::new(), until: None }));
-        // Until the store says what became of it, nobody is at it.
-        self.lost.insert(next);
+        let limbo = Limbo::of(&self.lost, next);
         let batch = KvBatch { conditions: vec![(key, condition)], changes };
         match self.kv.write(&batch, now) {
             Ok(()) => {
+                limbo.end();
+                // An earlier try to write the same row may have been in limbo.
                 self.lost.remove(next);
                 if let Some((_, row)) = old {
                     self.lost.remove(row);
@@ -441,12 +442,12 @@ impl<S: Kv> Journal<S> {
                 Ok(true)
             }
             Err(KvError::Unmet(_)) => {
-                self.lost.remove(next);
+                limbo.end();
                 Ok(false)
             }
             Err(KvError::Store(error)) => {
                 if error.is_unwritten() {
-                    self.lost.remove(next);
+                    limbo.end();
                 }
                 Err(error.into())
             }

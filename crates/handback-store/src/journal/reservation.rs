@@ -138,3 +138,30 @@ impl Lost {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// A row on its way to the store. While it is, its writer is alive: others may see it before the
+/// store has said so. If the store never says what became of it, nobody is at it.
+pub(super) struct Limbo<'a> {
+    lost: &'a Lost,
+    row: &'a Row,
+    is_over: bool,
+}
+
+impl<'a> Limbo<'a> {
+    pub(super) const fn of(lost: &'a Lost, row: &'a Row) -> Self {
+        Self { lost, row, is_over: false }
+    }
+
+    /// The store has said it.
+    pub(super) fn end(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Limbo<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.lost.insert(self.row);
+        }
+    }
+}

@@ -1,15 +1,17 @@
 //! Calls are made once, whatever becomes of the store and of the process.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, mpsc};
+use std::thread;
 
 use bytes::Bytes;
 use handback_identity::UnixPeers;
 use handback_store::faulty::{Fault, FaultPlan, FaultyDisk, FaultyStore};
 use handback_store::journal::{
-    CallId, CallRequest, InstanceId, Journal, JournalError, Outcome, Redemption, Reserved,
+    CallId, CallRequest, InstanceId, Journal, JournalError, Outcome, Redemption, Reserved, Status,
     ToolClass,
 };
-use handback_store::{Kv, Log, StoreError};
+use handback_store::{Kv, KvBatch, KvError, Log, MemoryStore, Millis, StoreError};
 use handback_token::Operation;
 
 const HERE: InstanceId = InstanceId::from_bytes([1; 16]);
@@ -237,4 +239,119 @@ fn a_start_in_limbo_can_be_released() {
         let reserved = journal.reserve(&request, &mut rand::rng(), 2).unwrap();
         assert!(matches!(reserved, Reserved::New(_)), "{reserved:?}");
     }
+}
+
+/// Where somebody waits, once: it says that it is there, and is told to go on.
+#[derive(Debug)]
+struct Gate(mpsc::Sender<()>, mpsc::Receiver<()>);
+
+impl Gate {
+    fn new() -> (Self, mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let ((is_there, there), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel());
+        (Self(is_there, goes_on), there, go_on)
+    }
+
+    fn pass(gate: &Mutex<Option<Self>>) {
+        let gate = gate.lock().unwrap().take();
+        if let Some(Self(is_there, goes_on)) = gate {
+            is_there.send(()).unwrap();
+            goes_on.recv().unwrap();
+        }
+    }
+}
+
+/// A store whose reads can be held before they return, and its writes also before they begin.
+#[derive(Debug, Default)]
+struct Gated {
+    store: MemoryStore,
+    read: Mutex<Option<Gate>>,
+    before: Mutex<Option<Gate>>,
+    after: Mutex<Option<Gate>>,
+}
+
+impl Kv for Gated {
+    fn get(&self, key: &[u8], now: Millis) -> Result<Option<Bytes>, StoreError> {
+        let found = self.store.get(key, now);
+        Gate::pass(&self.read);
+        found
+    }
+
+    fn scan(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+        now: Millis,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        self.store.scan(prefix, after, limit, now)
+    }
+
+    fn write(&self, batch: &KvBatch, now: Millis) -> Result<(), KvError> {
+        Gate::pass(&self.before);
+        let written = self.store.write(batch, now);
+        Gate::pass(&self.after);
+        written
+    }
+
+    fn sweep(&self, now: Millis, limit: usize) -> Result<usize, StoreError> {
+        self.store.sweep(now, limit)
+    }
+}
+
+#[test]
+fn a_reservation_is_alive_as_soon_as_it_is_seen() {
+    let store = Gated::default();
+    let journal = Journal::open(&store, HERE, 0).unwrap();
+    for class in [ToolClass::Unknown, ToolClass::TakesKey] {
+        let request = || request(class as u8, 1, class).starting_at_once();
+        let (gate, there, go_on) = Gate::new();
+        *store.after.lock().unwrap() = Some(gate);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| journal.reserve(&request(), &mut rand::rng(), 0));
+            there.recv().unwrap();
+            // It is written, and its writer does not know yet.
+            let second = journal.reserve(&request(), &mut rand::rng(), 0).unwrap();
+            let recovered = journal.recover(10, 0).unwrap();
+            go_on.send(()).unwrap();
+            assert!(matches!(second, Reserved::InFlight { is_here: true, .. }), "{second:?}");
+            assert_eq!((recovered.ambiguous, recovered.retryable), (0, 0));
+            let Reserved::New(mut call) = first.join().unwrap().unwrap() else {
+                panic!("{class:?}")
+            };
+            journal.commit(&mut call, Outcome::Bytes(Bytes::new()), 0).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_try_that_came_too_late_does_not_end_the_one_that_is_made() {
+    let store = Gated::default();
+    let journal = Journal::open(&store, HERE, 0).unwrap();
+    let request = || request(1, 1, ToolClass::TakesKey).starting_at_once();
+    let Reserved::New(mut cut) = journal.reserve(&request(), &mut rand::rng(), 0).unwrap() else {
+        panic!("nobody was at it")
+    };
+    journal.interrupt(&mut cut, 0).unwrap();
+    thread::scope(|scope| {
+        // The late one reads that the call may be made again; by then another makes it.
+        let (gate, has_read, read_on) = Gate::new();
+        *store.read.lock().unwrap() = Some(gate);
+        let late = scope.spawn(|| journal.reserve(&request(), &mut rand::rng(), 0));
+        has_read.recv().unwrap();
+        let Reserved::New(mut made) = journal.reserve(&request(), &mut rand::rng(), 0).unwrap()
+        else {
+            panic!("it may be made again")
+        };
+        let (gate, there, go_on) = Gate::new();
+        *store.before.lock().unwrap() = Some(gate);
+        read_on.send(()).unwrap();
+        there.recv().unwrap();
+        // The late one is about to write the same try. A third one looks first, by reading only.
+        let status = journal.status(&request(), 0).unwrap();
+        assert!(matches!(status, Status::InFlight { .. }), "{status:?}");
+        go_on.send(()).unwrap();
+        let late = late.join().unwrap().unwrap();
+        assert!(matches!(late, Reserved::InFlight { .. }), "{late:?}");
+        journal.commit(&mut made, Outcome::Bytes(Bytes::new()), 0).unwrap();
+    });
 }
