@@ -50,13 +50,14 @@ pub(crate) fn streams(shell: &Shell, options: &[&str]) -> Result<bool> {
     Ok(status.success())
 }
 
-/// How often `cargo xtask soak kills` kills a server right after it answered.
+/// How often a test of `cargo xtask soak kills` kills its server.
 const KILLS: &str = "200";
 
 /// `cargo xtask soak kills`: the tests that kill real processes, with more kills.
 pub(crate) fn kills(shell: &Shell) -> Result<bool> {
     let mut tally = Tally::default();
-    let mut test = shell.cargo(&["test", "--package", "handback-cli", "--test", "it", "killed"]);
+    let mut test = shell.cargo(&["test", "--no-fail-fast", "--test", "it", "killed"]);
+    test.args(["--package", "handback-cli", "--package", "handback-server"]);
     test.env("HANDBACK_TEST_KILLS", KILLS);
     tally.cargo_test("kills", shell.run(&mut test));
     tally.print_problems();

@@ -146,10 +146,7 @@ impl Server {
             StoreChoice::Memory => Mode::Memory,
         };
         #[cfg(debug_assertions)]
-        let log = match config.kill_at {
-            Some(point) => Arc::new(crate::faults::Killing::new(log, point)),
-            None => log,
-        };
+        let (log, kv) = crate::faults::under(log, kv, config.kill_at);
         let time = clock(&config);
         let streams = Streams::open(log, signing, Arc::clone(&time), mode)?;
         let listen = |source| StartError::Listen { address: config.listen, source };

@@ -1,0 +1,128 @@
+//! A server in a process of its own: this binary starts itself again.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use handback_server::{KillPoint, Server, ServerConfig};
+use handback_token::{KeyRing, Mode, UnixTime};
+use tokio::sync::watch;
+
+use super::tools::{self, Book, STOP, Stop};
+use crate::{clock, config};
+
+/// What outlives a server.
+pub(crate) struct Site {
+    folder: tempfile::TempDir,
+    pub(crate) book: Book,
+}
+
+/// The file that says where a server kills itself.
+const KILL_AT: &str = "kill-at";
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let now = UnixTime::from_secs(clock::now());
+        let ring = KeyRing::generate(&mut rand::rng(), Mode::Sealed, now);
+        fs::write(folder.path().join("ring"), ring.dangerous_to_text().as_bytes()).unwrap();
+        let book = Book::open(folder.path());
+        Self { folder, book }
+    }
+
+    pub(crate) fn start(&self) -> Process {
+        self.start_to_die("")
+    }
+
+    /// A server that kills itself at a point.
+    pub(crate) fn start_to_die(&self, point: &str) -> Process {
+        fs::write(self.path(KILL_AT), point).unwrap();
+        Process::start(self)
+    }
+
+    /// From now on tools stop there.
+    pub(crate) fn stop_at(&self, stop: Option<Stop>) {
+        fs::write(self.path(STOP), stop.map_or("", Stop::as_str)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// A server that is killed when it is dropped.
+pub(crate) struct Process {
+    child: Child,
+    said: Lines<BufReader<ChildStdout>>,
+    pub(crate) address: SocketAddr,
+    pub(crate) socket: PathBuf,
+}
+
+impl Process {
+    fn start(site: &Site) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "killed::process::serves", "--nocapture", "--test-threads=1"])
+            .env(config::DIRECTORY, site.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = heard(&mut said).expect("the server starts").parse().unwrap();
+        Self { child, said, address, socket: site.path("socket") }
+    }
+
+    /// Waits until a tool has stopped.
+    pub(crate) fn stopped(&mut self, stop: Stop) {
+        assert_eq!(heard(&mut self.said).as_deref(), Some(stop.as_str()));
+    }
+
+    /// As a crash: no signal that it could see.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Says something to whoever started this process.
+pub(crate) fn say(what: &str) {
+    // Not by a macro, whose output the harness may keep.
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("\nsaid {what}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+fn heard(said: &mut Lines<BufReader<ChildStdout>>) -> Option<String> {
+    said.find_map(|line| Some(line.ok()?.strip_prefix("said ")?.to_owned()))
+}
+
+/// Does nothing unless a test started it in a process of its own.
+#[test]
+fn serves() {
+    let Some(folder) = config::directory() else { return };
+    let ring = KeyRing::parse(&fs::read_to_string(folder.join("ring")).unwrap()).unwrap();
+    let mut config = ServerConfig::new(ring, folder.join("data"))
+        .listen("127.0.0.1:0".parse().unwrap())
+        .socket(folder.join("socket"))
+        .tools(tools::registry(&folder));
+    let point = fs::read_to_string(folder.join(KILL_AT)).unwrap();
+    if !point.is_empty() {
+        config = config.dangerous_kill_at(point.parse::<KillPoint>().unwrap());
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let server = Server::start(config).await.unwrap();
+        say(&server.address().to_string());
+        let (_stop, stopped) = watch::channel(false);
+        server.run(stopped).await;
+    });
+}
