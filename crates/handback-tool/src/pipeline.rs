@@ -401,10 +401,10 @@ impl Shared {
                 }
             }
         };
-        let ended = ended.map(|recorded| {
-            let is_large = recorded.exceeds(self.parts.result_bytes_max);
-            if is_large { Recorded::TooLarge } else { recorded }
-        });
+        let ended = ended.map(|recorded| recorded.or_fault(self.parts.result_bytes_max));
+        if let Ok(Recorded::NotJson) = &ended {
+            tracing::error!(tool = name, "a tool gave a JSON text that is none");
+        }
         if let Some(mut reserved) = reservation {
             match &ended {
                 Ok(recorded) => {
@@ -514,6 +514,7 @@ impl Shared {
             }
             Recorded::Failed { message, data, code } => Reply::Failed { message, data, code },
             Recorded::TooLarge => return Err(Refusal::TooLarge),
+            Recorded::NotJson => return Err(Refusal::Broken),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Outcomes as the journal keeps them: as the tool gave them. A replay seals them again.
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,6 +30,8 @@ pub(crate) enum Recorded {
     },
     /// It was done, and what it gave is larger than anything that is kept.
     TooLarge,
+    /// It was done, and what it gave as JSON is none.
+    NotJson,
 }
 
 impl Recorded {
@@ -40,8 +43,19 @@ impl Recorded {
         serde_json::from_slice(bytes).ok()
     }
 
+    /// The same, or why it cannot be kept.
+    pub(crate) fn or_fault(self, bytes_max: usize) -> Self {
+        if self.exceeds(bytes_max) {
+            return Self::TooLarge;
+        }
+        match &self {
+            Self::Done(Content::Raw(bytes)) if !is_json(bytes) => Self::NotJson,
+            _ => self,
+        }
+    }
+
     /// About how many bytes it has, counted no further than to a limit.
-    pub(crate) fn exceeds(&self, limit: usize) -> bool {
+    fn exceeds(&self, limit: usize) -> bool {
         struct Counter(usize);
 
         impl std::io::Write for Counter {
@@ -55,10 +69,85 @@ impl Recorded {
             }
         }
 
-        match self {
-            Self::Done(Content::Text(text)) => text.len() > limit,
-            Self::Done(Content::Raw(bytes)) => bytes.len() > limit,
-            other => serde_json::to_writer(Counter(limit), other).is_err(),
+        let mut left = limit;
+        let is_short = match self {
+            Self::Done(Content::Text(text)) => return text.len() > limit,
+            Self::Done(Content::Raw(bytes)) => return bytes.len() > limit,
+            // The writer looks at all of a text before it counts any of it.
+            Self::Done(Content::Value(value) | Content::Result(value)) => fits(value, &mut left),
+            Self::Page { items, .. } => items.iter().all(|item| fits(item, &mut left)),
+            _ => true,
+        };
+        !is_short || serde_json::to_writer(Counter(limit), self).is_err()
+    }
+}
+
+/// Whether a value may fit into what is left: its texts do.
+fn fits(value: &Value, left: &mut usize) -> bool {
+    match value {
+        Value::String(text) => takes(left, text.len()),
+        Value::Array(items) => items.iter().all(|item| fits(item, left)),
+        Value::Object(members) => {
+            members.iter().all(|(name, value)| takes(left, name.len()) && fits(value, left))
         }
+        _ => takes(left, 1),
+    }
+}
+
+fn takes(left: &mut usize, bytes: usize) -> bool {
+    let rest = left.checked_sub(bytes);
+    *left = rest.unwrap_or(0);
+    rest.is_some()
+}
+
+fn is_json(bytes: &[u8]) -> bool {
+    let text = std::str::from_utf8(bytes);
+    text.is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kept(recorded: Recorded, bytes: usize) -> Recorded {
+        recorded.or_fault(bytes)
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_kept() {
+        let page = |items| Recorded::Page { items, next: None };
+        let value = |value| Recorded::Done(Content::Value(value));
+        for large in [
+            Recorded::Done(Content::Text("x".repeat(101))),
+            Recorded::Done(Content::Raw("1".repeat(101).into())),
+            value("x".repeat(101).into()),
+            value(json!({"x".repeat(60): ["x".repeat(60)]})),
+            value(json!(vec![1; 101])),
+            // Its texts fit, and what JSON makes of them does not.
+            value("\n".repeat(60).into()),
+            page(vec!["x".repeat(60).into(), "x".repeat(60).into()]),
+        ] {
+            assert_eq!(kept(large, 100), Recorded::TooLarge);
+        }
+        for fits in [
+            Recorded::Done(Content::Text("x".repeat(100))),
+            Recorded::Done(Content::Raw("1".repeat(100).into())),
+            value(json!({"x": ["x".repeat(60), 1, null]})),
+            page(vec!["x".repeat(30).into()]),
+        ] {
+            assert_eq!(kept(fits.clone(), 100), fits);
+        }
+    }
+
+    #[test]
+    fn what_is_said_to_be_json_is() {
+        for bad in [&b""[..], b"{", b"[1] 2", b"\"\xff\"", b"nul"] {
+            let raw = Recorded::Done(Content::Raw(bytes::Bytes::from_static(bad)));
+            assert_eq!(kept(raw, 100), Recorded::NotJson, "{bad:?}");
+        }
+        let raw = Recorded::Done(Content::Raw(bytes::Bytes::from_static(b" {\"a\": [1]} ")));
+        assert_eq!(kept(raw.clone(), 100), raw);
     }
 }
