@@ -53,7 +53,7 @@ Commands:
   soak                           Feature combinations, many property cases, two minutes per fuzz target
   soak streams [--seeds N]       Streams under crashes, disk faults and a bad network (10000 seeds);
                                  --seed N replays one
-  soak kills                     200 servers killed right after they answered
+  soak kills                     200 kills per test that kills servers: streams, duplexes, calls
   help                           This text
 
 Phases of `test`, in order:

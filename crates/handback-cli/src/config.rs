@@ -53,7 +53,7 @@ fn data_directory_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Path
         .ok_or(ConfigError::NoDataDirectory)
 }
 
-/// The faults that a test asks for: `HANDBACK_TEST_KILL_AT` (`before-commit:N`, `after-commit:N`) and
+/// The faults that a test asks for: `HANDBACK_TEST_KILL_AT` (a `KillPoint`) and
 /// `HANDBACK_TEST_CLOCK_MS`. A release does not look.
 #[cfg(debug_assertions)]
 pub(crate) fn faults(mut config: ServerConfig) -> ServerConfig {

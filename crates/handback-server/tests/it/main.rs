@@ -15,6 +15,7 @@ mod demo;
 mod issuer;
 mod killed;
 mod matrix;
+mod misbehaved;
 mod names;
 mod oidc;
 mod rates;

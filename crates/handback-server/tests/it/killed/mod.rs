@@ -2,9 +2,9 @@
 //! that Handback knows nothing of.
 
 mod calls;
-mod client;
+pub(crate) mod client;
 mod crowds;
-mod process;
+pub(crate) mod process;
 mod steps;
 mod tasks;
-mod tools;
+pub(crate) mod tools;

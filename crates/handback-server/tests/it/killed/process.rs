@@ -22,6 +22,9 @@ pub(crate) struct Site {
 /// The file that says where a server kills itself.
 const KILL_AT: &str = "kill-at";
 
+/// What a server says to its operator.
+const ERRORS: &str = "errors";
+
 impl Site {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -66,17 +69,34 @@ impl Process {
             .args(["--exact", "killed::process::serves", "--nocapture", "--test-threads=1"])
             .env(config::DIRECTORY, site.folder.path())
             .stdin(Stdio::null())
+            .env("RUST_BACKTRACE", "0")
             .stdout(Stdio::piped())
+            .stderr(fs::File::create(site.path(ERRORS)).unwrap())
             .spawn()
             .unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        let address = heard(&mut said).expect("the server starts").parse().unwrap();
+        let address = heard(&mut said).unwrap_or_else(|| {
+            panic!("no server: {}", fs::read_to_string(site.path(ERRORS)).unwrap())
+        });
+        let address = address.parse().unwrap();
         Self { child, said, address, socket: site.path("socket") }
     }
 
     /// Waits until a tool has stopped.
     pub(crate) fn stopped(&mut self, stop: Stop) {
         assert_eq!(heard(&mut self.said).as_deref(), Some(stop.as_str()));
+    }
+
+    /// How many files it has open.
+    pub(crate) fn files(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// A line of what the system says of its memory, in kB.
+    pub(crate) fn memory_kb(&self, name: &str) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
     /// As a crash: no signal that it could see.

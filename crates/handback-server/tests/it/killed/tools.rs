@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::process;
+use crate::misbehaved;
 
 pub(crate) const CLASSES: [(ToolClass, &str); 4] = [
     (ToolClass::Transactional, "transactional"),
@@ -100,7 +101,7 @@ impl Stop {
 /// The file that names where tools stop.
 pub(crate) const STOP: &str = "stop";
 
-/// All tools: `act_CLASS`, `long_CLASS`, `ask_CLASS`, `walk_CLASS`.
+/// All tools: `act_CLASS`, `long_CLASS`, `ask_CLASS`, `walk_CLASS`, and those that are no good.
 pub(crate) fn registry(folder: &Path) -> Registry {
     let mut registry = Registry::new();
     let book = Arc::new(Book::open(folder));
@@ -111,6 +112,7 @@ pub(crate) fn registry(folder: &Path) -> Registry {
             registry.add(tool).unwrap();
         }
     }
+    misbehaved::tools::register(&mut registry);
     registry
 }
 
