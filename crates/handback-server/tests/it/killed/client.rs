@@ -90,7 +90,8 @@ impl Call {
 
     /// Makes the call, to its end.
     pub(crate) fn make(&self, server: &Process) -> Ended {
-        let mut open = Open::to(server, self.door);
+        // A server that dies meanwhile is not reached.
+        let Ok(mut open) = Open::try_to(server, self.door) else { return Ended::Cut };
         open.send(&self.bytes());
         open.end()
     }
@@ -232,17 +233,21 @@ impl Stream {
 
 impl Open {
     pub(crate) fn to(server: &Process, door: Door) -> Self {
+        Self::try_to(server, door).unwrap()
+    }
+
+    fn try_to(server: &Process, door: Door) -> std::io::Result<Self> {
         let stream = if door == Door::Socket {
-            let stream = UnixStream::connect(&server.socket).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let stream = UnixStream::connect(&server.socket)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
             Stream::Unix(stream)
         } else {
-            let stream = TcpStream::connect(server.address).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            stream.set_nodelay(true).unwrap();
+            let stream = TcpStream::connect(server.address)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_nodelay(true)?;
             Stream::Tcp(stream)
         };
-        Self { door, stream, got: Vec::new() }
+        Ok(Self { door, stream, got: Vec::new() })
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
