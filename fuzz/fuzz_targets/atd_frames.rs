@@ -1,6 +1,6 @@
 #![no_main]
 
-use handback_fuzz::atd_wire::{ClientMessage, Frames, frame};
+use handback_stream::atd::{ClientMessage, Frames, frame};
 use libfuzzer_sys::fuzz_target;
 
 fn messages(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {

@@ -1,8 +1,5 @@
 //! What several targets need.
 
-/// The frames of the UNIX socket: their crate has sockets, this file has none.
-#[path = "../../crates/handback-surface/src/atd/wire.rs"]
-pub mod atd_wire;
 pub mod pages;
 
 use std::sync::LazyLock;

@@ -42,7 +42,7 @@ pub(crate) fn check(shell: &Shell, tally: &mut Tally) -> Result<()> {
     let program = readme::build(shell)?;
     let server = Server::start(shell, "streams", &program, |address, data| {
         let data = data.display().to_string();
-        ["serve", "--listen", &address.to_string(), "--data", &data]
+        ["serve", "--no-demo", "--listen", &address.to_string(), "--data", &data]
             .into_iter()
             .chain(["--long-poll-ms", LONG_POLL_MS])
             .map(str::to_owned)

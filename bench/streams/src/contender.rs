@@ -73,7 +73,7 @@ impl Contender {
     fn command(self, programs: &Programs, address: SocketAddr, data: &Path) -> Option<Vec<String>> {
         let data = data.display().to_string();
         let (port, address) = (address.port().to_string(), address.to_string());
-        let ours = ["serve", "--listen", &address, "--data", &data];
+        let ours = ["serve", "--no-demo", "--listen", &address, "--data", &data];
         let (program, args): (&Path, Vec<&str>) = match self {
             Self::Handback => (programs.handback.as_deref()?, ours.to_vec()),
             Self::HandbackUnsigned => {

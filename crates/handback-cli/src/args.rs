@@ -6,6 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use handback_token::{Mode, SlotNumber};
 
+use crate::call::CallArgs;
 use crate::collections::CollectionsArgs;
 use crate::config_file::ConfigCommand;
 use crate::identity::IdentityCommand;
@@ -48,6 +49,9 @@ Configuration of the server:
   --config FILE, else HANDBACK_CONFIG, else handback.toml in the data directory, if it is there.
   A flag counts more than the environment, and that more than the file.
 
+Who asks a server:
+  --token-file FILE, else HANDBACK_TOKEN. `handback identity add` makes a bearer token.
+
 Exit codes:
   0  the command did what it was asked for
   1  it could not; the message on stderr says why
@@ -60,6 +64,8 @@ JSON:
   members error, causes and hint. The help of each command names the members of its answer.
 
 Examples:
+  handback serve
+  handback call shop_orders '{\"customer\":7}' --all
   handback keys generate
   handback keys list --output json
   handback token inspect EAAAAA…
@@ -86,6 +92,7 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     // The help of a command is the documentation of its arguments.
     Serve(Box<ServeArgs>),
+    Call(Box<CallArgs>),
     Query(Box<QueryArgs>),
     Collections(CollectionsArgs),
 }

@@ -23,6 +23,9 @@ const DATA_VARIABLE: &str = "HANDBACK_DATA";
 /// The variable that says where to listen.
 const LISTEN_VARIABLE: &str = "HANDBACK_LISTEN";
 
+/// The variable that has the bearer token of whoever asks a server.
+pub(crate) const TOKEN_VARIABLE: &str = "HANDBACK_TOKEN";
+
 /// A variable of this process, if it is set.
 #[expect(clippy::disallowed_methods, reason = "this is config.rs")]
 pub(crate) fn variable(name: &str) -> Option<OsString> {

@@ -5,6 +5,8 @@
 //! directory, `rings.rs` the key ring.
 
 mod args;
+mod bearer;
+mod call;
 mod clock;
 mod collections;
 mod config;
@@ -53,6 +55,7 @@ fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Stream(command) => stream::run(command, output),
         Command::Identity(command) => identity::run(command, output),
         Command::Config(command) => config_file::run(command, output),
+        Command::Call(args) => call::run(&args, output),
         Command::Serve(args) => serve::run(&args, output),
         Command::Query(args) => query::run(&args, output),
         Command::Collections(args) => collections::run(&args, output),

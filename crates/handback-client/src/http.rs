@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::header::{HOST, HeaderMap, HeaderName};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, Response, StatusCode, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -14,6 +15,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::Deserialize;
 
+use crate::bearer::BearerToken;
 use crate::tls;
 
 /// Until a connection is there.
@@ -63,7 +65,10 @@ impl Base {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// The connection was not made, or broke.
+    /// The connection was not made: nothing was asked.
+    #[error("the server was not reached: {0}")]
+    Unreached(String),
+    /// The connection broke: what was asked may have been done.
     #[error("the server did not answer: {0}")]
     Unanswered(String),
     /// It took too long.
@@ -142,6 +147,8 @@ pub(crate) fn error_of(body: &[u8]) -> (String, String) {
 pub(crate) struct Http {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     pub(crate) base: Base,
+    /// Who asks.
+    bearer: Option<HeaderValue>,
 }
 
 impl Http {
@@ -156,7 +163,13 @@ impl Http {
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
-        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), base })
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        Ok(Self { client, base, bearer: None })
+    }
+
+    /// Asks as whoever has this token.
+    pub(crate) fn set_bearer(&mut self, token: Option<&BearerToken>) {
+        self.bearer = token.and_then(BearerToken::header);
     }
 
     /// Asks, and waits for all of the answer.
@@ -166,25 +179,37 @@ impl Http {
         body_max: usize,
         timeout: Duration,
     ) -> Result<Answer, HttpError> {
-        let asked = async {
-            let answer = self.client.request(request).await;
-            let answer = answer.map_err(|why| HttpError::Unanswered(chain(&why)))?;
-            whole(answer, body_max).await
-        };
+        let asked = async { whole(self.open(request).await?, body_max).await };
         tokio::time::timeout(timeout, asked).await.map_err(|_| HttpError::Late)?
+    }
+
+    /// Asks, and waits for the head of the answer.
+    pub(crate) async fn open(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, HttpError> {
+        self.client.request(request).await.map_err(|why| match why.is_connect() {
+            true => HttpError::Unreached(chain(&why)),
+            false => HttpError::Unanswered(chain(&why)),
+        })
     }
 
     /// A request to this server.
     pub(crate) fn request(&self, method: &str, target: &str) -> hyper::http::request::Builder {
-        Request::builder()
+        let request = Request::builder()
             .method(method)
             .uri(self.base.http(target))
-            .header(HOST, &self.base.authority)
+            .header(HOST, &self.base.authority);
+        match &self.bearer {
+            Some(bearer) => request.header(AUTHORIZATION, bearer),
+            None => request,
+        }
     }
 }
 
-async fn whole(
-    answer: Response<hyper::body::Incoming>,
+/// All of an answer.
+pub(crate) async fn whole(
+    answer: Response<Incoming>,
     body_max: usize,
 ) -> Result<Answer, HttpError> {
     let (parts, body) = answer.into_parts();
@@ -198,7 +223,7 @@ async fn whole(
 }
 
 /// An error with its causes: the first alone says nothing.
-fn chain(why: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn chain(why: &(dyn std::error::Error + 'static)) -> String {
     let mut text = why.to_string();
     let mut source = why.source();
     while let Some(cause) = source {

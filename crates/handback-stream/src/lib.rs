@@ -5,6 +5,7 @@
 //! the stream is closed) follows from the records alone, so that it is durable with the data, in the
 //! same atomic write. Records are chained, and each commit is signed.
 
+pub mod atd;
 mod chain;
 mod content;
 pub mod duplex;

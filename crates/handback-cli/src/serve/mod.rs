@@ -20,16 +20,20 @@ use crate::args::RingArgs;
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::{collections, config, config_file, rings};
+use crate::{collections, config, config_file, rings, text};
 
 /// Run the server: tools, collections and durable streams on this machine
+///
+/// Without collections in its configuration it shows a demo: a shop of 100,000 orders, made once in the
+/// data directory. The demo is left out with --no-demo, with --memory, and with `demo = false` in the
+/// configuration.
 ///
 /// Listens until it is interrupted, then ends what is under way. On SIGHUP it reads its certificate
 /// and the identities of callers again. What it acknowledged is on the
 /// disk, encrypted under a key that the key ring wraps.
 ///
 /// With --output json it prints one line when it listens, with the members address, url, data, key
-/// (the id of the key that signs its events) and identity (the mode). Warnings are lines on stderr.
+/// (the id of the key that signs its events), identity (the mode) and demo. Warnings are lines on stderr.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The configuration [default: HANDBACK_CONFIG, or handback.toml in the data directory]
@@ -53,9 +57,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with_all = ["listen", "long_poll_ms", "allow_origin", "allow_host"])]
     stdio: bool,
 
-    /// Show the demo: a shop of 100,000 orders, as collections and tools
-    #[arg(long)]
+    /// Show the demo, a shop of 100,000 orders as collections and tools, also if collections are
+    /// configured: in their place
+    #[arg(long, conflicts_with_all = ["no_demo", "memory"])]
     demo: bool,
+
+    /// Do not show the demo, also if nothing else is configured
+    #[arg(long)]
+    no_demo: bool,
 
     /// Do not sign events
     #[arg(long)]
@@ -91,8 +100,8 @@ impl ServeArgs {
             settings.data = None;
             settings.memory = true;
         }
-        if self.demo {
-            settings.demo = Some(true);
+        if self.demo || self.no_demo {
+            settings.demo = Some(self.demo);
         }
         if self.no_signing {
             settings.signing = false;
@@ -123,6 +132,7 @@ struct Listening {
     data: Option<String>,
     key: String,
     identity: &'static str,
+    demo: bool,
     /// Of the demo, for people.
     #[serde(skip)]
     intro: Option<String>,
@@ -140,10 +150,10 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         (None, false) => Some(config::data_directory()?),
     };
     let mut config = settings.server_config(ring, data.clone())?;
-    let shows_demo = settings.demo == Some(true);
+    let shows_demo = settings.shows_demo();
     if shows_demo {
         let folder = data.as_deref().ok_or_else(|| {
-            Failure::usage("the demo needs a data directory").hint("leave --memory out")
+            Failure::usage("the demo needs a data directory").hint("leave `memory` out")
         })?;
         let mut registry = Registry::new();
         let catalog = demo::register(&mut registry, folder)
@@ -195,7 +205,9 @@ async fn serve(config: ServerConfig, shown: Shown, output: Output) -> Result<Exi
         data: data.map(|folder| folder.display().to_string()),
         key: server.key().id().to_string(),
         identity,
-        intro: shows_demo.then(|| demo::intro(&Endpoints { http: url, socket })),
+        demo: shows_demo,
+        intro: shows_demo
+            .then(|| demo::intro(&Endpoints { http: url, socket, program: program(), identity })),
     };
     output.answer(&listening)?;
     let (stop, stopped) = watch::channel(false);
@@ -207,6 +219,12 @@ async fn serve(config: ServerConfig, shown: Shown, output: Output) -> Result<Exi
     let _ = run.await;
     reloads.abort();
     Ok(Exit::OK)
+}
+
+/// How this program is called from a shell: by its path, as it may not be where shells look.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("handback"));
+    text::shell_word(&path.to_string_lossy())
 }
 
 /// Reads again what may have changed, whenever someone wants that.
@@ -226,7 +244,8 @@ impl fmt::Display for Listening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { url, data, key, identity, intro, .. } = self;
         if let Some(intro) = intro {
-            return write!(f, "Handback listens on {url}\n\n{intro}");
+            let place = data.as_deref().unwrap_or_default();
+            return write!(f, "Handback listens on {url}, with its data in {place}.\n\n{intro}");
         }
         let credential =
             if *identity == "none" { "" } else { " -H \"Authorization: Bearer $TOKEN\"" };

@@ -4,13 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use handback_client::duplex::{
-    DEFAULT_LOOKBACK_MS, Duplex, DuplexOptions, Duplexes, Phase, Settings, Why,
-};
+use handback_client::duplex::{DEFAULT_LOOKBACK_MS, Duplex, Duplexes, Phase, Settings, Why};
 use serde::Serialize;
 
 use super::send::receive;
-use super::server::{duplex_failure, state_directory};
+use super::server::{ServerArgs, duplex_failure, state_directory};
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -22,7 +20,8 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// What an interrupted `send` had read is sent, and the events that were not printed are printed. A `send`
 /// that had not read all of its input is left open when the server has what was read: repeat it with --key
-/// and the same input, or end it with --close.
+/// and the same input, or end it with --close. Each goes on at the server that it was sent to; a bearer
+/// token is shown to the one of --url only.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 JSON members, one line for each event, then one for the end:
@@ -41,6 +40,9 @@ pub(crate) struct ResumeArgs {
     /// Say to the server that no more will come
     #[arg(long)]
     close: bool,
+
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 #[derive(Default, Serialize)]
@@ -78,8 +80,8 @@ pub(super) async fn run(args: &ResumeArgs, output: Output) -> Result<Exit, Failu
         persist_idempotent_stream_state: true,
         retry_lookback_window_ms: args.window_ms,
     };
-    // Each has its own server; the address here is for none.
-    let options = DuplexOptions::new("http://127.0.0.1").state(&directory, settings);
+    // Each has its own server; the address here says which of them sees the token.
+    let options = args.server.duplex()?.state(&directory, settings);
     let found = Duplexes::resume_all(&directory, &options).await.map_err(duplex_failure)?;
     let mut answer = Answer::default();
     for one in found.cleared {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use clap::Args;
 use handback_client::Keys;
-use handback_client::duplex::{Duplex, DuplexOptions, Phase, Settings, Status};
+use handback_client::duplex::{Duplex, Phase, Settings, Status};
 use handback_stream::duplex::CHUNK_BYTES_MAX;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -82,7 +82,9 @@ struct Answer<'a> {
 }
 
 pub(super) async fn run(args: &SendArgs, output: Output) -> Result<Exit, Failure> {
-    let mut options = DuplexOptions::new(&args.server.url)
+    let mut options = args
+        .server
+        .duplex()?
         .handler(&args.handler)
         .state(state_directory()?, Settings::persistent());
     if let Some(key) = &args.key {

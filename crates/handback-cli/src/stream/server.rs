@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use handback_client::duplex::{Blame, DuplexError};
+use handback_client::duplex::{Blame, DuplexError, DuplexOptions};
 use handback_client::streams::{Streams, StreamsError};
 use handback_stream::StreamKey;
 use zeroize::Zeroizing;
 
+use crate::bearer::BearerArgs;
 use crate::config;
 use crate::error::Failure;
 
@@ -18,6 +19,9 @@ pub(super) struct ServerArgs {
     /// The server: http://HOST:PORT, or https://HOST
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8420")]
     pub(super) url: String,
+
+    #[command(flatten)]
+    pub(super) bearer: BearerArgs,
 }
 
 /// The key of a stream.
@@ -30,7 +34,20 @@ pub(super) struct StreamKeyArgs {
 
 impl ServerArgs {
     pub(super) fn streams(&self) -> Result<Streams, Failure> {
-        Streams::new(&self.url).map_err(streams_failure)
+        let streams = Streams::new(&self.url).map_err(streams_failure)?;
+        Ok(match self.bearer.token()? {
+            Some(token) => streams.bearer(&token),
+            None => streams,
+        })
+    }
+
+    /// A duplex at this server.
+    pub(super) fn duplex(&self) -> Result<DuplexOptions, Failure> {
+        let options = DuplexOptions::new(&self.url);
+        Ok(match self.bearer.token()? {
+            Some(token) => options.bearer(token),
+            None => options,
+        })
     }
 }
 
@@ -59,6 +76,7 @@ pub(super) fn streams_failure(error: StreamsError) -> Failure {
     }
     let hint = match &error {
         StreamsError::Http(_) => Some("is the server running? `handback serve` starts one"),
+        StreamsError::Refused { status: 401, .. } => Some(NO_CREDENTIAL),
         StreamsError::Refused { status: 404, .. } => {
             Some("`handback stream create PATH` makes a stream")
         }
@@ -77,8 +95,11 @@ pub(super) fn streams_failure(error: StreamsError) -> Failure {
     }
 }
 
+const NO_CREDENTIAL: &str = "--token-file names the file with your bearer token";
+
 pub(super) fn duplex_failure(error: DuplexError) -> Failure {
     let hint = match &error {
+        DuplexError::Status { status: 401, .. } => NO_CREDENTIAL,
         DuplexError::Owned => "another `handback stream send` or `resume` has it",
         DuplexError::Expired | DuplexError::Invalid => {
             "it cannot be resumed; under another --key all of it is sent again"

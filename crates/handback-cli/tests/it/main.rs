@@ -6,6 +6,7 @@
     reason = "a helper that finds something else than it made fails the test"
 )]
 
+mod call;
 mod config;
 mod config_file;
 mod context;

@@ -118,7 +118,7 @@ impl Sandbox {
 }
 
 impl Ran {
-    fn of(output: std::process::Output) -> Self {
+    pub(crate) fn of(output: std::process::Output) -> Self {
         Self {
             code: output.status.code().expect("no signal ended it"),
             stdout: String::from_utf8(output.stdout).unwrap(),

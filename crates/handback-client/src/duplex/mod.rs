@@ -207,7 +207,8 @@ impl Duplex {
     ) -> Result<Self, DuplexError> {
         let base = Base::parse(&options.url)?;
         let tls = tls::config(base.is_tls).map_err(|why| crate::HttpError::Tls(Arc::new(why)))?;
-        let http = Http::new(base)?;
+        let mut http = Http::new(base)?;
+        http.set_bearer(options.bearer.as_ref());
         let key = saved.idempotency_key.clone();
         options.idempotency_key = Some(key.clone());
         let auto_ack = options.auto_ack;

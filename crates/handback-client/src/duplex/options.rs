@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DuplexError;
 use crate::backoff::Backoff;
+use crate::bearer::BearerToken;
 use crate::clock::{Clock, SystemClock};
 use crate::keys::Keys;
 use crate::state::{Saved, Trust};
@@ -91,6 +92,7 @@ pub struct DuplexOptions {
     pub(super) handler: String,
     pub(super) idempotency_key: Option<String>,
     pub(super) stream_key: Option<StreamKey>,
+    pub(super) bearer: Option<BearerToken>,
     pub(super) verify: Option<Keys>,
     pub(super) format: Format,
     pub(super) idempotent: bool,
@@ -111,6 +113,7 @@ impl DuplexOptions {
             handler: "relay".to_owned(),
             idempotency_key: None,
             stream_key: None,
+            bearer: None,
             verify: None,
             format: Format::Protobuf,
             idempotent: true,
@@ -139,6 +142,13 @@ impl DuplexOptions {
     /// Encrypts both streams under a key that the server does not keep.
     pub fn stream_key(mut self, key: StreamKey) -> Self {
         self.stream_key = Some(key);
+        self
+    }
+
+    /// Asks as whoever has this token. It is not kept: what is resumed after a restart is given it
+    /// again, and only where the server is the same.
+    pub fn bearer(mut self, token: BearerToken) -> Self {
+        self.bearer = Some(token);
         self
     }
 
@@ -248,6 +258,8 @@ impl DuplexOptions {
     /// The options that a duplex was started with, for its next life.
     pub(super) fn of_saved(&self, saved: &Saved, stream_key: Option<StreamKey>) -> Option<Self> {
         let mut options = self.clone();
+        // A token is for the server that it was given for.
+        options.bearer = options.bearer.filter(|_| saved.url == self.url);
         options.url.clone_from(&saved.url);
         options.handler.clone_from(&saved.handler);
         options.idempotency_key = Some(saved.idempotency_key.clone());

@@ -51,7 +51,8 @@ impl Driver {
         let target = format!("/v1/duplex?handler={}", self.options.handler);
         let url = self.http.base.websocket(&target);
         let tls = std::sync::Arc::clone(&self.tls);
-        let mut socket = Socket::connect(&url, self.options.format, tls).await?;
+        let mut socket =
+            Socket::connect(&url, self.options.format, tls, self.options.bearer.as_ref()).await?;
         let (kept, repeated) = {
             let queue = self.core.queue();
             (queue.kept.clone(), queue.marks.clone())

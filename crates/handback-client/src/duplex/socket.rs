@@ -8,11 +8,12 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use handback_stream::duplex::{ClientFrame, Code, FRAME_BYTES_MAX, Format, ServerFrame};
 use hyper::Uri;
+use hyper::header::AUTHORIZATION;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio_tungstenite::tungstenite::client::ClientRequestBuilder;
+use tokio_tungstenite::tungstenite::client::{ClientRequestBuilder, IntoClientRequest as _};
 use tokio_tungstenite::tungstenite::error::Error as WsError;
 use tokio_tungstenite::tungstenite::http::Response;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
@@ -22,6 +23,7 @@ use tokio_tungstenite::{
 };
 
 use super::DuplexError;
+use crate::bearer::BearerToken;
 use crate::http::{CONNECT_TIMEOUT, error_of, retry_after};
 
 /// Frames that wait to be written: chunks and acknowledgements within the credit, and some more.
@@ -90,9 +92,14 @@ impl Socket {
         url: &str,
         format: Format,
         tls: Arc<ClientConfig>,
+        bearer: Option<&BearerToken>,
     ) -> Result<Self, Trouble> {
         let uri: Uri = url.parse().map_err(|_| DuplexError::Options("the handler is no name"))?;
         let request = ClientRequestBuilder::new(uri).with_sub_protocol(format.subprotocol());
+        let mut request = request.into_client_request().map_err(refused)?;
+        if let Some(value) = bearer.and_then(BearerToken::header) {
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
         let mut config = WebSocketConfig::default();
         config.max_message_size = Some(FRAME_BYTES_MAX);
         config.max_frame_size = Some(FRAME_BYTES_MAX);

@@ -39,6 +39,7 @@ pub use self::kept::KeptHead;
 pub use self::read::{From, Page, Tail};
 pub use self::verify::{Verified, VerifyOptions};
 use crate::backoff::Backoff;
+use crate::bearer::BearerToken;
 use crate::http::{Answer, Base, Http, HttpError};
 
 const NEXT_OFFSET: HeaderName = HeaderName::from_static("stream-next-offset");
@@ -116,6 +117,13 @@ impl Streams {
     pub fn new(url: &str) -> Result<Self, StreamsError> {
         let http = Http::new(Base::parse(url)?)?;
         Ok(Self { http, backoff: Backoff::default(), attempts_max: ATTEMPTS_MAX })
+    }
+
+    /// Asks as whoever has this token.
+    #[must_use]
+    pub fn bearer(mut self, token: &BearerToken) -> Self {
+        self.http.set_bearer(Some(token));
+        self
     }
 
     /// How long to wait between attempts, and how many there are.
@@ -202,7 +210,9 @@ impl Streams {
             let asked = self.once(request()?, body.clone(), timeout).await;
             let hint = match &asked {
                 Ok(answer) if is_busy(answer.status) => answer.retry_after(),
-                Err(StreamsError::Http(HttpError::Unanswered(_) | HttpError::Late)) => None,
+                Err(StreamsError::Http(
+                    HttpError::Unreached(_) | HttpError::Unanswered(_) | HttpError::Late,
+                )) => None,
                 _ => return asked,
             };
             attempts += 1;

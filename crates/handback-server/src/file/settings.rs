@@ -349,6 +349,12 @@ pub enum McpTools {
 }
 
 impl Settings {
+    /// Whether the demo is shown: if nobody says so, where there is nothing else to show.
+    #[must_use]
+    pub fn shows_demo(&self) -> bool {
+        self.demo.unwrap_or(self.collections.is_empty() && !self.memory)
+    }
+
     /// What a server is started with. Checks what depends on more than one key.
     ///
     /// # Errors

@@ -246,12 +246,16 @@ async fn there_is_a_prompt_and_a_resource() {
 async fn the_shop_can_be_queried_and_its_examples_work() {
     let data = tempfile::tempdir().unwrap();
     let bench = Bench::demo(data.path());
-    let intro = demo::intro(&Endpoints { http: "http://127.0.0.1:1".to_owned(), socket: None });
+    let intro = demo::intro(&Endpoints {
+        http: "http://127.0.0.1:1".to_owned(),
+        socket: None,
+        program: "handback".to_owned(),
+        identity: "none",
+    });
     let arguments = |tool: &str| {
-        let line = intro.lines().find(|line| line.contains(&format!("/{tool}/run"))).unwrap();
-        let body = line.split('\'').find(|part| part.starts_with('{')).unwrap();
-        let body: Value = serde_json::from_str(body).unwrap();
-        body["arguments"].clone()
+        let line = intro.lines().find(|line| line.contains(&format!("call {tool} "))).unwrap();
+        let arguments = line.split('\'').find(|part| part.starts_with('{')).unwrap();
+        serde_json::from_str::<Value>(arguments).unwrap()
     };
     let answer = bench.ask(alice(), arguments("mcp_aql_read")).await;
     assert_eq!(answer["data"]["items"].as_array().unwrap().len(), 3, "{answer}");

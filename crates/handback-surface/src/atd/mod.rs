@@ -11,7 +11,8 @@
 mod answer;
 mod connection;
 mod listener;
-pub mod wire;
+
+use handback_stream::atd as wire;
 
 pub use connection::{Settings, serve_connection};
 pub use listener::{Listener, listen};

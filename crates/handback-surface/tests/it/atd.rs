@@ -4,7 +4,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use handback_identity::{Caller, UnixPeers};
-use handback_surface::atd::wire::{ServerMessage, frame};
+use handback_stream::atd::{ServerMessage, frame};
 use handback_surface::atd::{Settings, listen, serve_connection};
 use serde_json::{Value, json};
 use tempfile::TempDir;

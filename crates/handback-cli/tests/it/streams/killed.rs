@@ -203,7 +203,8 @@ fn two_servers_do_not_share_a_directory() {
     let data = sandbox.path("data");
     let _server = Server::start(&sandbox, &data);
     let folder = data.to_str().unwrap();
-    let ran = sandbox.run_words(&["serve", "--listen", "127.0.0.1:0", "--data", folder]);
+    let ran =
+        sandbox.run_words(&["serve", "--no-demo", "--listen", "127.0.0.1:0", "--data", folder]);
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains("in use"), "{}", ran.stderr);
 }

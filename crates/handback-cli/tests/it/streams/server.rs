@@ -15,6 +15,10 @@ fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["serve", "--output", "json", "--listen", "127.0.0.1:0"];
     arguments.extend(["--long-poll-ms", "300"]);
     arguments.extend(more);
+    // The shop takes a moment to be made, and few tests look at it.
+    if !more.contains(&"--demo") {
+        arguments.push("--no-demo");
+    }
     arguments
 }
 

@@ -1,4 +1,4 @@
-//! Frames and messages as bytes: no sockets, no clock.
+//! The frames and messages of tools on a UNIX socket (ATD), as bytes: no sockets, no clock.
 //!
 //! ```text
 //! frame   = u32be(length of the message) || message
@@ -7,7 +7,7 @@
 //!
 //! There are no ids: the n-th answer on a connection is to the n-th request.
 //!
-//! The file stands alone, so that `fuzz/` can have it without the crate.
+//! They are here, beside the frames of duplexes, because both ends have them.
 
 use std::io;
 
@@ -29,7 +29,7 @@ pub struct Frames {
 
 /// A message of more than [`MAX_FRAME_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_structs, reason = "there is nothing else to it")]
 pub struct TooLong;
 
 impl Frames {
@@ -102,7 +102,7 @@ impl io::Write for Bounded {
 /// What a client says. What is not in the published protocol is optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "a server answers each of them")]
 pub enum ClientMessage {
     /// Is anybody there?
     Ping,
