@@ -94,6 +94,11 @@ pub(crate) fn plain_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
+/// A text of somebody else on one line, without what a terminal would take for commands.
+pub(crate) fn one_line(text: &str) -> String {
+    plain_json(text).replace(['\n', '\r', '\t'], " ")
+}
+
 /// A word as a POSIX shell takes it, quoted where it has to be.
 pub(crate) fn shell_word(word: &str) -> String {
     let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:,@%=".contains(&byte);

@@ -168,18 +168,14 @@ fn write_items(page: &RawValue) -> Result<Option<u64>, Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = items
         .iter()
-        .try_for_each(|item| writeln!(out, "{}", one_line(item)))
+        // JSON has line ends outside of its texts only.
+        .try_for_each(|item| writeln!(out, "{}", text::one_line(item.get())))
         .and_then(|()| out.flush());
     match written {
         Ok(()) => Ok(Some(items.len() as u64)),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(None),
         Err(error) => Err(Failure::new(error).about("cannot write to stdout".to_owned())),
     }
-}
-
-/// JSON has line ends outside of its texts only.
-fn one_line(item: &RawValue) -> String {
-    text::plain_json(item.get()).replace(['\n', '\r'], " ")
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::questions::{Field, accepted, declined, fields};
 use crate::error::Failure;
 use crate::output::Output;
+use crate::text::one_line;
 
 /// How often one thing is asked, until there is an answer that fits.
 const TRIES_MAX: u32 = 3;
@@ -36,11 +37,11 @@ fn asked(
     for (name, question) in &asks.questions {
         let answer = match question {
             Question::Form { message, schema } => {
-                writeln!(to, "{}", message.escape_debug())?;
+                writeln!(to, "{}", one_line(message))?;
                 form(schema, from, to)?
             }
             Question::Url { message, url } => {
-                writeln!(to, "{}: {}", message.escape_debug(), url.escape_debug())?;
+                writeln!(to, "{}: {}", one_line(message), one_line(url))?;
                 write!(to, "Was it done? (yes or no) ")?;
                 typed("boolean", from, to)?.map(|is_done| match is_done {
                     Value::Bool(true) => json!({"action": "accept"}),
@@ -61,8 +62,8 @@ fn form(schema: &Value, from: &mut impl BufRead, to: &mut impl Write) -> io::Res
     for field in fields(schema) {
         let Field { name, kind, description, is_required, .. } = &field;
         let optional = if *is_required { "empty declines" } else { "may be empty" };
-        let description = description.escape_debug();
-        write!(to, "  {} ({kind}, {optional}) {description} ", name.escape_debug())?;
+        let description = one_line(description);
+        write!(to, "  {} ({kind}, {optional}) {description} ", one_line(name))?;
         match typed(kind, from, to)? {
             None => return Ok(None),
             Some(Value::Null) if *is_required => return Ok(Some(declined())),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use handback_client::tools::{ToolInfo, Tools};
+use handback_client::tools::{ToolInfo, Tools, ToolsError};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -21,14 +21,14 @@ struct Listed<'a> {
 }
 
 pub(super) async fn list(tools: &Tools, output: Output) -> Result<Exit, Failure> {
-    let infos = tools.list().await.map_err(|error| failure(error, true))?;
+    let infos = tools.list().await.map_err(unlisted)?;
     let tools = infos.iter().map(|info| &*info.text).collect();
     output.answer(&Listed { tools, infos: &infos })?;
     Ok(Exit::OK)
 }
 
 pub(super) async fn describe(tools: &Tools, tool: &str, output: Output) -> Result<Exit, Failure> {
-    let info = tools.describe(tool).await.map_err(|error| failure(error, true))?;
+    let info = tools.describe(tool).await.map_err(unlisted)?;
     if !output.is_for_people() {
         output.text(&text::plain_json(info.text.get()))?;
         return Ok(Exit::OK);
@@ -39,10 +39,17 @@ pub(super) async fn describe(tools: &Tools, tool: &str, output: Output) -> Resul
     Ok(Exit::OK)
 }
 
+/// Nothing was called.
+fn unlisted(error: ToolsError) -> Failure {
+    match error {
+        ToolsError::Lost(why) => Failure::new(format!("the server did not answer: {why}")),
+        error => failure(error, false),
+    }
+}
+
 impl fmt::Display for Listed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What a server says may hold what a terminal takes for commands.
-        let plain = |text: &str| text.escape_debug().to_string();
+        let plain = text::one_line;
         let pairs: Vec<_> = self
             .infos
             .iter()

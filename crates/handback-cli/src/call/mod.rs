@@ -42,8 +42,8 @@ const ENVELOPE_BYTES: u64 = 1 << 20;
 #[command(after_long_help = "\
 Pages:
   A tool that gives pages says on stderr where the next one is. --all walks them: --merge says what
-  becomes of them, --max-pages and --max-bytes how far it goes. If it stops before the end, what it has
-  is written, stderr says with which --cursor to go on, and the exit code is 1.
+  becomes of them, --max-pages and --max-bytes how far it goes. If it stops before the end, what it
+  has is written, stderr says with which --cursor to go on, and the exit code is 1.
 
 Merging:
   concat              one array with the items of all pages
@@ -53,8 +53,8 @@ Merging:
   lines               one line of JSON for each item, as pages come
 
 Tools that ask back:
-  What is asked is written to stdout, with the command that answers it. If stdin is a terminal, or with
-  --interactive, the answers are asked for instead. The UNIX socket has no questions.
+  What is asked is written to stdout, with the command that answers it. If stdin is a terminal, or
+  with --interactive, the answers are asked for instead. The UNIX socket has no questions.
 
 JSON members:
   result, next_cursor, is_replay, and with --all pages and bytes
@@ -62,8 +62,8 @@ JSON members:
   tools with --list; with --describe, the tool as the server describes it
 
 Exit codes:
-  0 an answer, also if it is a question; 1 none, or the tool failed (its data is on stdout), or --all
-  stopped before the end; 3 the cursor or state is refused
+  0 an answer, also if it is a question; 1 none, or the tool failed (its data is on stdout), or
+  --all stopped before the end; 3 the cursor or state is refused
 
 Examples:
   handback call --list

@@ -7,6 +7,7 @@ use handback_client::tools::Event;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
 use crate::output::Output;
+use crate::text;
 
 /// Where it is told.
 #[derive(Clone, Debug)]
@@ -55,8 +56,8 @@ impl Meter {
         }
     }
 
-    fn tell(&self, label: &str, text: &str) {
-        let plain: String = text.escape_debug().collect();
+    fn tell(&self, label: &str, what: &str) {
+        let plain = text::one_line(what);
         match self {
             Self::Hidden => {}
             Self::Terminal(bar) => {

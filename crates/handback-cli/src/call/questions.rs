@@ -157,7 +157,7 @@ fn command(asks: &Asks, run: impl Iterator<Item = OsString>) -> String {
 fn quoted(word: &str) -> String {
     match text::printable(word.as_bytes()) {
         Some(word) => text::shell_word(word),
-        None => text::shell_word(&word.escape_debug().to_string()),
+        None => text::shell_word(&text::one_line(word)),
     }
 }
 
@@ -189,7 +189,7 @@ impl fmt::Display for Shown<'_> {
 
 impl fmt::Display for ShownQuestion<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = |text: &str| text.escape_debug().to_string();
+        let plain = text::one_line;
         let message = self.message.unwrap_or_default();
         writeln!(f, "\n  {}: {}", plain(self.name), plain(message))?;
         if let Some(url) = self.url {

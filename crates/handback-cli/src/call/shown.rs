@@ -47,6 +47,5 @@ pub(super) fn failed(failed: &Failed, output: Output) -> Result<Exit, Failure> {
     if let Some(data) = &failed.data {
         output.text(&text::plain_json(data.get()))?;
     }
-    let message: String = failed.message.escape_debug().collect();
-    Err(Failure::new(message).about("the tool failed".to_owned()))
+    Err(Failure::new(text::one_line(&failed.message)).about("the tool failed".to_owned()))
 }

@@ -328,6 +328,19 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_for_the_server_that_it_was_given_for() {
+        let token = BearerToken::parse("secret").unwrap();
+        let options = DuplexOptions::new("http://a").bearer(token);
+        assert!(!format!("{options:?}").contains("secret"));
+        let resumed = |url: &str| {
+            let saved = DuplexOptions::new(url).fresh();
+            options.of_saved(&saved, None).unwrap().bearer.is_some()
+        };
+        assert!(resumed("http://a"));
+        assert!(!resumed("http://b"));
+    }
+
+    #[test]
     fn options_that_do_not_go_together_are_refused() {
         let good = DuplexOptions::new("http://a");
         assert!(good.clone().check().is_ok());

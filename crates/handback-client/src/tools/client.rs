@@ -181,14 +181,16 @@ impl Tools {
     /// [`ToolsError`] if there is no answer, or there are more than [`MAX_LISTED`].
     pub async fn list(&self) -> Result<Vec<ToolInfo>, ToolsError> {
         let limits = self.limits();
-        self.in_time(async {
+        let listed = self.in_time(async {
             match &self.way {
                 Way::Http(tools) => tools.list(&limits).await,
                 Way::Mcp(tools) => tools.list(&limits).await,
                 Way::Socket(tools) => tools.list().await,
             }
-        })
-        .await
+        });
+        let mut all = listed.await?;
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
     }
 
     /// One tool.

@@ -11,3 +11,4 @@ mod proofs;
 mod protocol;
 mod script;
 mod streams;
+mod tools;

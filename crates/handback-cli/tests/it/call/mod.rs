@@ -3,6 +3,7 @@
 mod asking;
 mod broken;
 mod demo;
+mod identified;
 mod pages;
 mod surfaces;
 mod world;

@@ -1,6 +1,7 @@
 //! A server with the demo shop, and the command.
 
 use std::process::Stdio;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -12,10 +13,29 @@ pub(super) struct World {
     pub(super) server: Server,
 }
 
+/// Where the shop is in the data directory.
+const SHOP: &str = "data/demo/shop-1.db";
+
+/// The shop, made by a server: once for all tests of a process, as it is the same everywhere.
+fn shop() -> &'static [u8] {
+    static MADE: OnceLock<Vec<u8>> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let sandbox = Sandbox::new();
+        Server::start_with(&sandbox, &sandbox.path("data"), &["--demo"]).stop();
+        std::fs::read(sandbox.path(SHOP)).unwrap()
+    })
+}
+
 impl World {
     pub(super) fn new() -> Self {
-        let sandbox = Sandbox::new();
-        sandbox.write("handback.toml", "unix_socket = \"h.sock\"\n");
+        Self::on(Sandbox::new(), "")
+    }
+
+    /// In a folder where something is already, with more in the configuration.
+    pub(super) fn on(sandbox: Sandbox, more: &str) -> Self {
+        std::fs::create_dir_all(sandbox.path(SHOP).parent().unwrap()).unwrap();
+        std::fs::write(sandbox.path(SHOP), shop()).unwrap();
+        sandbox.write("handback.toml", &format!("unix_socket = \"h.sock\"\n{more}"));
         let config = sandbox.path("handback.toml");
         let more = ["--demo", "--config", config.to_str().unwrap()];
         let server = Server::start_with(&sandbox, &sandbox.path("data"), &more);
