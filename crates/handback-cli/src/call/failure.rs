@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::text;
 
 /// A cursor or state that the server did not take.
 #[derive(Serialize)]
@@ -19,7 +20,7 @@ struct RefusedAnswer<'a> {
 
 /// A refused continuation is an answer, and everything else a failure.
 pub(super) fn told(error: ToolsError, call: &Call, output: Output) -> Result<Exit, Failure> {
-    match error {
+    match plain(error) {
         ToolsError::Refused(refused) if call.goes_on() && refused.is_about_continuation() => {
             let Refused { code, message, .. } = &refused;
             output.answer(&RefusedAnswer {
@@ -33,7 +34,20 @@ pub(super) fn told(error: ToolsError, call: &Call, output: Output) -> Result<Exi
     }
 }
 
+/// Without what a terminal would take for commands: the words are the server's.
+fn plain(error: ToolsError) -> ToolsError {
+    match error {
+        ToolsError::Refused(mut refused) => {
+            refused.code = text::one_line(&refused.code);
+            refused.message = text::one_line(&refused.message);
+            refused.into()
+        }
+        error => error,
+    }
+}
+
 pub(super) fn failure(error: ToolsError, is_keyed: bool) -> Failure {
+    let error = plain(error);
     let hint = match &error {
         ToolsError::Unreached(_) => "is the server running? `handback serve` starts one",
         ToolsError::Lost(_) if is_keyed => {
