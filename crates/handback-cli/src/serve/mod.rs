@@ -209,11 +209,14 @@ async fn serve(config: ServerConfig, shown: Shown, output: Output) -> Result<Exi
         intro: shows_demo
             .then(|| demo::intro(&Endpoints { http: url, socket, program: program(), identity })),
     };
+    // Before anyone knows that it runs: a signal that comes at once is heard.
+    let (hangup, terminate) = (heard(SignalKind::hangup())?, heard(SignalKind::terminate())?);
+    let interrupt = heard(SignalKind::interrupt())?;
     output.answer(&listening)?;
     let (stop, stopped) = watch::channel(false);
-    let reloads = tokio::spawn(reload(server.reload(), hangup()?));
+    let reloads = tokio::spawn(reload(server.reload(), hangup));
     let run = tokio::spawn(server.run(stopped));
-    interrupted().await?;
+    either(terminate, interrupt).await;
     output.note("note", "stopping: ending what is under way");
     let _ = stop.send(true);
     let _ = run.await;
@@ -235,9 +238,8 @@ async fn reload(reload: Reload, mut wanted: Signal) {
     }
 }
 
-fn hangup() -> Result<Signal, Failure> {
-    signal(SignalKind::hangup())
-        .map_err(|error| Failure::new(error).about("cannot listen for signals".to_owned()))
+fn heard(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::new(error).about("cannot listen for signals".to_owned()))
 }
 
 impl fmt::Display for Listening {
@@ -271,20 +273,15 @@ Interrupt it with Ctrl-C: a restart goes on where it stopped."
 /// A write beyond the size that files may have is an error then, as one to a full disk is, and the
 /// process goes on to answer reads. Without it the system ends the process.
 fn outlive_file_limits() -> Result<Signal, Failure> {
-    let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
-    signal(kind).map_err(|error| Failure::new(error).about("cannot listen for signals".to_owned()))
+    heard(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
 }
 
 /// Waits until someone wants the server to stop.
-async fn interrupted() -> Result<(), Failure> {
-    let failed = |error| Failure::new(error).about("cannot listen for signals".to_owned());
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+async fn either(mut terminate: Signal, mut interrupt: Signal) {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    Ok(())
 }
 
 const NOT_LOOPBACK: &str = "identify callers ([identity] in the configuration), put a proxy that \
