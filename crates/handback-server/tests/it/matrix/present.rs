@@ -1,7 +1,7 @@
 //! How each continuation is got, and how it is presented, on each surface.
 
+use handback_stream::atd::ClientMessage;
 use handback_stream::duplex::{ClientFrame, Code, Hello, ServerFrame};
-use handback_surface::atd::wire::ClientMessage;
 use serde_json::{Value, json};
 
 use super::wire::{self, Duplex, Http};

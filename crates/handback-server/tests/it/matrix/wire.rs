@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use bytes::Bytes;
+use handback_stream::atd::{ClientMessage, Frames, frame};
 use handback_stream::duplex::{ClientFrame, Format, Hello, ServerFrame};
-use handback_surface::atd::wire::{ClientMessage, Frames, frame};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{Message, WebSocket, client};
