@@ -7,6 +7,8 @@ use handback_token::Operation;
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
+use crate::input::Inputs;
+
 /// Characters of a name at most.
 pub const MAX_NAME_CHARS: usize = 128;
 
@@ -78,6 +80,7 @@ pub struct Definition {
     pub(crate) page_arguments: Vec<String>,
     pub(crate) is_single_use: bool,
     pub(crate) takes_expired_state: bool,
+    pub(crate) up_front: Inputs,
     pub(crate) tasks: TaskMode,
     pub(crate) is_cancellable: bool,
     pub(crate) time_limit: Duration,
@@ -122,6 +125,7 @@ impl Definition {
             page_arguments: Vec::new(),
             is_single_use: false,
             takes_expired_state: false,
+            up_front: Inputs::new(),
             tasks: TaskMode::IfSlow,
             is_cancellable: true,
             time_limit: DEFAULT_TIME_LIMIT,
@@ -196,6 +200,14 @@ impl Definition {
     /// State that opens and is too old does not end the exchange: the tool is called and told so.
     pub const fn takes_expired_state(mut self) -> Self {
         self.takes_expired_state = true;
+        self
+    }
+
+    /// Questions that a caller who knows them may answer with its first call. Their answers are
+    /// checked as if the tool had asked; nothing says that the caller has seen the questions, so this
+    /// is not for what has to be confirmed, and a tool whose state is used once takes none.
+    pub fn answers_up_front(mut self, inputs: Inputs) -> Self {
+        self.up_front = inputs;
         self
     }
 

@@ -271,8 +271,8 @@ impl Shared {
             None if request.arguments == Arguments::InCursor => {
                 return Err(Reason::Malformed.into());
             }
-            // Nothing was asked, so nothing is answered.
-            None | Some(Continuation::State { state: None, .. }) => (Brought::Nothing, Map::new()),
+            None => (Brought::Nothing, Map::new()),
+            Some(Continuation::State { state: None, answers }) => (Brought::Nothing, answers),
             Some(Continuation::Cursor(text)) => {
                 let (brought, carried) = binding.open_cursor(&tool, &text)?;
                 arguments = carried.unwrap_or(arguments);
@@ -622,6 +622,12 @@ fn check(call: &Call, given: Map<String, Value>) -> Result<Checked, Refusal> {
             all.extend(given);
             let matched = memory.inputs.match_answers(all);
             matched.map_err(|error| Refusal::BadAnswers(error.to_string()))?
+        }
+        // Nothing was asked: only what may be answered all the same is an answer.
+        Brought::Nothing if !tool.definition().is_single_use => {
+            let matched = tool.definition().up_front.match_answers(given);
+            let (answers, _) = matched.map_err(|error| Refusal::BadAnswers(error.to_string()))?;
+            (answers, Inputs::new())
         }
         _ => (Answers::default(), Inputs::new()),
     };

@@ -118,6 +118,8 @@ impl Bench {
             SealerConfig { audience: audience.map(str::to_owned), ..SealerConfig::default() };
         let mut registry = Registry::new();
         let e = || Arc::clone(&effects);
+        registry.add(Buy { name: "buy", single_use: false }).unwrap();
+        registry.add(Buy { name: "buy_once", single_use: true }).unwrap();
         registry.add(Numbers { name: "numbers", step: 3 }).unwrap();
         registry.add(Numbers { name: "others", step: 3 }).unwrap();
         registry.add(Pay { name: "pay", effects: e(), single_use: true }).unwrap();
@@ -366,6 +368,29 @@ enum How {
     Hang,
     Wait,
     Large,
+}
+
+/// Asks for a card, unless it was given one before it could ask.
+struct Buy {
+    name: &'static str,
+    single_use: bool,
+}
+
+impl Tool for Buy {
+    type Args = Value;
+
+    fn definition(&self) -> Definition {
+        let inputs = Inputs::new().form::<Means>("means", "How?");
+        let definition = Definition::tool(self.name, "Buys.").answers_up_front(inputs);
+        if self.single_use { definition.single_use() } else { definition }
+    }
+
+    async fn call(&self, _args: Value, ctx: &CallContext) -> Result<Outcome, ToolError> {
+        match ctx.answers().raw("means") {
+            Some(_) => Outcome::json("bought"),
+            None => ctx.needs_input(Inputs::new().form::<Means>("means", "How?"), &()),
+        }
+    }
 }
 
 impl Tool for Act {

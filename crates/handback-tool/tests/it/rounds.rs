@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use handback_token::Reason;
-use handback_tool::{Content, Refusal, Reply};
+use handback_tool::{Content, Continuation, Refusal, Reply};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, alice, asked, bob, nobody, round};
+use crate::bench::{Bench, alice, asked, bob, carried, nobody, round};
 
 fn refused(reason: Reason) -> Refusal {
     Refusal::Continuation { outside: reason.outside(), reason }
@@ -167,4 +167,27 @@ async fn both_of_two_at_once_get_the_one_answer() {
         assert_eq!(answer.unwrap().reply, paid(7, 1));
     }
     assert_eq!(bench.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn what_may_be_answered_up_front_is_checked_like_an_answer() {
+    let bench = Bench::new();
+    let answer = async |name: &str, answers: Value| {
+        let answers =
+            Continuation::State { state: None, answers: answers.as_object().unwrap().clone() };
+        bench.pipeline.call(carried(alice(), name, json!({})).continuation(answers)).await
+    };
+    let bought = answer("buy", json!({"means": card(), "other": 1})).await.unwrap();
+    assert_eq!(bought.reply, Reply::Done(Content::Value("bought".into())));
+    for bad in [json!(7), json!({"action": "accept", "content": {"card": 7}})] {
+        let refusal = answer("buy", json!({"means": bad})).await.unwrap_err();
+        assert!(matches!(refusal, Refusal::BadAnswers(_)), "{refusal:?}");
+    }
+    // Others are asked: what is answered once has to have been asked.
+    for (name, answers) in
+        [("buy", json!({"other": card()})), ("buy_once", json!({"means": card()}))]
+    {
+        let (names, _) = asked(answer(name, answers).await.unwrap());
+        assert_eq!(names, ["means"]);
+    }
 }

@@ -71,7 +71,8 @@ fn registry(changes: &Changes) -> Result<Registry> {
         };
         let definition = Definition::tool(&name, text(&entry, "description")?)
             .input_schema(entry.get("inputSchema").cloned().context("no schema")?)
-            .tasks(mode);
+            .tasks(mode)
+            .answers_up_front(up_front(&name));
         let definition = with_rest(definition, &entry, &["name", "description", "inputSchema"]);
         registry.add(OfSuite { definition, changes: changes.clone() })?;
     }
@@ -93,6 +94,18 @@ fn registry(changes: &Changes) -> Result<Registry> {
         registry.add(OfSuite { definition, changes: changes.clone() })?;
     }
     Ok(registry)
+}
+
+/// What the suite answers before it was asked.
+fn up_front(tool: &str) -> Inputs {
+    let name = InputRequest::Form {
+        message: "What is your name?".to_owned(),
+        schema: json!({"type": "object", "properties": {"name": {"type": "string"}}}),
+    };
+    match tool {
+        "test_input_required_result_elicitation" => Inputs::new().ask("user_name", name),
+        _ => Inputs::new(),
+    }
 }
 
 fn text(entry: &Value, name: &str) -> Result<String> {
