@@ -166,7 +166,7 @@ fn raise_files() {
     let limit = getrlimit(Resource::Nofile);
     let maximum = limit.maximum.unwrap_or(u64::MAX);
     assert!(maximum >= SILENT as u64 + 500, "a process may have only {maximum} files here");
-    setrlimit(Resource::Nofile, Rlimit { current: Some(maximum), ..limit }).unwrap();
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
 }
 
 #[test]
