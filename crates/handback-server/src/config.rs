@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use handback_identity::Permissions;
 use handback_page::aql::{self, Catalog};
-use handback_token::{KeyRing, SealerConfig};
-use handback_tool::Registry;
+use handback_token::ring::source::{AtdKeyUse, LoadRingError, LoadedRing, Sources};
+use handback_token::{KeyRing, Mode, SealerConfig, UnixTime};
+use handback_tool::{Registry, RegistryError, Tool};
 
+use crate::clock;
 use crate::identity::IdentityMode;
 use crate::limits::Limits;
 use crate::tls::TlsFiles;
@@ -57,6 +59,26 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
+    /// A server that keeps everything in a data directory, its key ring (`keys.json`) as well. Both
+    /// are made if they are not there. The environment says nothing here.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadRingError`] if the ring cannot be read or made.
+    pub fn open(data: impl Into<PathBuf>) -> Result<Self, LoadRingError> {
+        let data = data.into();
+        let sources = Sources {
+            key_file: None,
+            environment: &|_| None,
+            atd_key: AtdKeyUse::Ring,
+            data_directory: Some(&data),
+            mode: Mode::Sealed,
+        };
+        let now = UnixTime::from_secs(clock::now_ms() / 1000);
+        let ring = LoadedRing::load(&sources, &mut rand::rng(), now)?.ring;
+        Ok(Self::new(ring, data))
+    }
+
     /// A server with the streams of a data directory.
     pub fn new(ring: KeyRing, data: PathBuf) -> Self {
         let wrapped = Some(data.join("wrapped"));
@@ -131,7 +153,17 @@ impl ServerConfig {
         self
     }
 
-    /// Has these tools, prompts and resources.
+    /// Has one more tool, prompt or resource.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError`] if its name or its schema is none, or there is another one of the name.
+    pub fn tool<T: Tool>(mut self, tool: T) -> Result<Self, RegistryError> {
+        self.registry.add(tool)?;
+        Ok(self)
+    }
+
+    /// Has these tools, prompts and resources, and no others.
     pub fn tools(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self

@@ -1,4 +1,33 @@
 //! The server: what it is configured with, what it opens, and what it listens on.
+//!
+//! Whoever writes a tool server depends on this crate alone: [`prelude`] has what tools are made of,
+//! and what serves them.
+//!
+//! ```no_run
+//! use handback_server::prelude::*;
+//!
+//! struct Hello;
+//!
+//! impl Tool for Hello {
+//!     type Args = serde_json::Value;
+//!
+//!     fn definition(&self) -> Definition {
+//!         Definition::tool("hello", "Greets.").class(ToolClass::ReadOnly)
+//!     }
+//!
+//!     async fn call(&self, _: serde_json::Value, ctx: &CallContext) -> ToolResult {
+//!         Ok(Outcome::text(format!("hello from {}", ctx.name())))
+//!     }
+//! }
+//!
+//! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = ServerConfig::open("data")?.tool(Hello)?;
+//! Server::start(config).await?.run_until(tokio::signal::ctrl_c()).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `examples/tool_server.rs` in the repository is a whole one.
 
 pub mod aql_tools;
 mod blocking;
@@ -13,6 +42,7 @@ pub mod identity;
 mod keys;
 mod limits;
 mod patient;
+pub mod prelude;
 mod quick;
 mod revoke;
 mod rewound;

@@ -179,6 +179,7 @@ impl Server {
         let tools = ToolParts::of(config, Arc::clone(&kv), keys.data, Arc::clone(&sealer));
         let tools = Tools::open(tools, &time)?;
         settings_duplex.gate = Some(tools.pipeline.gate());
+        let settings_duplex = settings_duplex.tools(Arc::clone(&tools.pipeline));
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
         let routes = StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(sealer);
         let router = Router {
@@ -222,6 +223,19 @@ impl Server {
     #[must_use]
     pub fn dangerous_store(&self) -> Arc<dyn Kv> {
         Arc::clone(&self.kv)
+    }
+
+    /// Answers until something has happened (`tokio::signal::ctrl_c()`), then ends what is under way.
+    pub async fn run_until<T>(self, stop: impl Future<Output = T>) {
+        let (stopped, stops) = watch::channel(false);
+        let run = self.run(stops);
+        tokio::pin!(run);
+        tokio::select! {
+            () = &mut run => return,
+            _ = stop => {}
+        }
+        stopped.send_replace(true);
+        run.await;
     }
 
     /// Answers until `stop` says so, then ends what is under way.

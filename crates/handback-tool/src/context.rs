@@ -1,6 +1,9 @@
 //! What a tool knows of the call that it serves.
 
 use std::fmt;
+use std::future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use handback_identity::VerifiedPrincipal;
@@ -12,8 +15,7 @@ use handback_token::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::input::{Answers, Inputs};
@@ -82,6 +84,8 @@ pub struct CallContext {
     pub(crate) abilities: Abilities,
     pub(crate) log_level: Option<String>,
     pub(crate) noted: Noted,
+    /// Events that were handed on.
+    pub(crate) emitted: AtomicU64,
 }
 
 /// What the client at the other end can do.
@@ -226,8 +230,19 @@ impl CallContext {
 
     /// Tells something on the way. It waits for a slow reader, and is lost where nobody reads.
     pub async fn emit(&self, event: Event) {
-        if let Some(events) = &self.events {
-            let _ = events.send(event).await;
+        if let Some(events) = &self.events
+            && events.send(event).await.is_ok()
+        {
+            self.emitted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until all events are durable: what is recorded as done has told everything. If nobody
+    /// writes them any more, the call is about to be stopped.
+    pub(crate) async fn until_written(&self, mut written: watch::Receiver<u64>) {
+        let emitted = self.emitted.load(Ordering::Relaxed);
+        if written.wait_for(|written| *written >= emitted).await.is_err() {
+            future::pending::<()>().await;
         }
     }
 

@@ -50,6 +50,8 @@ pub enum Kind {
         /// What their contents are.
         mime_type: Option<String>,
     },
+    /// A tool whose caller goes on sending while it works.
+    Duplex,
 }
 
 impl Kind {
@@ -58,6 +60,7 @@ impl Kind {
     pub const fn operation(&self) -> Operation {
         match self {
             Self::Tool => Operation::Call,
+            Self::Duplex => Operation::Duplex,
             Self::Prompt => Operation::Prompt,
             Self::Resource { .. } | Self::Template { .. } => Operation::Read,
         }
@@ -92,6 +95,12 @@ impl Definition {
     /// A tool.
     pub fn tool(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self::new(Kind::Tool, name.into(), description.into())
+    }
+
+    /// A tool whose caller goes on sending while it works, as the handler of a duplex
+    /// (`/v1/duplex?handler=NAME`). Its name has letters, digits and `_-.`, 64 at most.
+    pub fn duplex(name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self::new(Kind::Duplex, name.into(), description.into())
     }
 
     /// A prompt.
@@ -322,7 +331,7 @@ impl Definition {
     }
 
     pub(crate) fn fault(&self) -> Option<&'static str> {
-        let is_uri = !matches!(self.kind, Kind::Tool | Kind::Prompt);
+        let is_uri = !matches!(self.kind, Kind::Tool | Kind::Prompt | Kind::Duplex);
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte);
         if self.name.is_empty() {
             return Some("is empty");
@@ -333,8 +342,25 @@ impl Definition {
         if self.name.len() > MAX_NAME_CHARS {
             return Some("is too long");
         }
+        if self.kind == Kind::Duplex && !is_handler(&self.name) {
+            return Some("cannot be that of a duplex");
+        }
         (!self.name.bytes().all(is_name)).then_some("may have letters, digits and `_-./` only")
     }
+}
+
+/// Characters of the name of a duplex at most: it is a part of the names of its streams.
+const MAX_HANDLER_CHARS: usize = 64;
+
+/// Handlers of duplexes that are there already.
+const HANDLERS: [&str; 2] = ["echo", "relay"];
+
+/// Whether a name can be a segment of a path, and is not taken.
+fn is_handler(name: &str) -> bool {
+    name.len() <= MAX_HANDLER_CHARS
+        && !name.contains('/')
+        && !matches!(name, "." | "..")
+        && !HANDLERS.contains(&name)
 }
 
 /// Bytes of a URI at most: more than any browser sends.

@@ -62,6 +62,18 @@ impl Outcome {
         Ok(Self::Page { items: items.map_err(|_| ToolError::new("an item is not JSON"))?, next })
     }
 
+    /// A page; `next` is what [`Position::read`] gives where the one after it starts.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError`] if something of it cannot be written as JSON.
+    pub fn page_then<T: Serialize, P: Serialize>(
+        items: impl IntoIterator<Item = T>,
+        next: Option<P>,
+    ) -> Result<Self, ToolError> {
+        Self::page(items, next.as_ref().map(Position::of).transpose()?)
+    }
+
     /// Asks back. What the tool wants to know again comes to it by
     /// [`CallContext::request_state`](crate::CallContext::request_state).
     ///
@@ -74,6 +86,9 @@ impl Outcome {
         Ok(Self::NeedsInput { inputs, state })
     }
 }
+
+/// What a tool returns.
+pub type ToolResult = Result<Outcome, ToolError>;
 
 /// A result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

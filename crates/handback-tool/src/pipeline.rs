@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
@@ -25,6 +26,7 @@ use crate::audit::{AuditSink, Entry};
 use crate::clock::Clock;
 use crate::context::{CallContext, Round};
 use crate::continuation::{Binding, Brought, Memory, RoundId, page_fingerprint};
+use crate::duplex::DuplexEnds;
 use crate::flight::{Flight, Flights};
 use crate::input::{Answers, Inputs};
 use crate::limits::{Place, Places, Rate, Rates};
@@ -161,6 +163,22 @@ impl Pipeline {
         ended
     }
 
+    /// Whether this caller may make this call at all, for surfaces that must know before the call is
+    /// complete. A refusal is audited here; what is admitted is, when it is called.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NotFound`].
+    pub fn admit(&self, request: &Request) -> Result<(), Refusal> {
+        let admitted = self.shared.find(request).map(drop);
+        if admitted.is_err() {
+            let parts = &self.shared.parts;
+            let entry = Entry::start(&parts.audit, &parts.clock, rand::rng().random(), request);
+            entry.end_checked(&admitted);
+        }
+        admitted
+    }
+
     /// Checks a call that is not to be made: whether it would be refused before its tool is called.
     /// Nothing is reserved, and nothing that came back is used up.
     ///
@@ -192,6 +210,8 @@ struct Checked {
     answers: Answers,
     /// Questions that are not answered yet.
     missing: Inputs,
+    /// Drops the call, recorded or not.
+    stop: CancellationToken,
 }
 
 /// What the journal says.
@@ -224,12 +244,13 @@ impl Shared {
     }
 
     /// The checks, in their order: a call that can be made, and its place among those of its caller.
-    async fn try_out(&self, request: Request) -> Result<(Call, Checked, Place), Refusal> {
+    async fn try_out(&self, mut request: Request) -> Result<(Call, Checked, Place), Refusal> {
+        let ends = request.ends.take();
         let (tool, words) = self.find(&request)?;
         let place = self.admit(request.caller.principal())?;
         let revocations = self.parts.revocations.current(self.parts.clock.now_ms()).await;
         let (call, given) = self.open(tool, request, words, revocations)?;
-        let checked = check(&call, given)?;
+        let checked = check(&call, given, ends)?;
         Ok((call, checked, place))
     }
 
@@ -354,6 +375,7 @@ impl Shared {
             position: call.position(),
             asks_again: call.asks_again(&checked),
             ready: checked.ready,
+            stop: checked.stop,
             principal: call.request.caller.principal().clone(),
         };
         let work = Arc::clone(self).work(unit, permit, place);
@@ -376,19 +398,24 @@ impl Shared {
         place: Place,
     ) -> Result<Recorded, Refusal> {
         let Permit { mut reservation, flight } = permit;
-        let Unit { name, time_limit, context, position, asks_again, ready, principal } = unit;
+        let Unit { name, time_limit, context, position, asks_again, ready, stop, principal } = unit;
         let ended = match asks_again {
             Some(asked) => Ok(asked),
             None => {
                 let called = AssertUnwindSafe(ready.call(context, position)).catch_unwind();
-                match tokio::time::timeout(time_limit, called).await {
-                    Err(_) => Err(Refusal::TimedOut),
-                    Ok(Err(panic)) => {
+                let called = tokio::select! {
+                    called = tokio::time::timeout(time_limit, called) => Some(called),
+                    () = stop.cancelled() => None,
+                };
+                match called {
+                    None => Err(Refusal::Cancelled),
+                    Some(Err(_)) => Err(Refusal::TimedOut),
+                    Some(Ok(Err(panic))) => {
                         tracing::error!(tool = name, panic = panic_text(&*panic), "a tool broke");
                         Err(Refusal::Broken)
                     }
-                    Ok(Ok(Ok(outcome))) => Ok(recorded(outcome)),
-                    Ok(Ok(Err(error))) => {
+                    Some(Ok(Ok(Ok(outcome)))) => Ok(recorded(outcome)),
+                    Some(Ok(Ok(Err(error)))) => {
                         let ToolError { message, data, code, has_no_effect } = error;
                         if has_no_effect && let Some(mut reserved) = reservation.take() {
                             let release = move |journal: &CallJournal, now| {
@@ -467,6 +494,7 @@ impl Shared {
             abilities: *abilities,
             log_level: log_level.clone(),
             noted: Arc::clone(noted),
+            emitted: AtomicU64::new(0),
         }
     }
 
@@ -527,6 +555,7 @@ struct Unit {
     position: Option<Position>,
     asks_again: Option<Recorded>,
     ready: Box<dyn Ready>,
+    stop: CancellationToken,
     principal: VerifiedPrincipal,
 }
 
@@ -609,12 +638,17 @@ impl Call {
 }
 
 /// Checks arguments and answers, so that the tool can be called.
-fn check(call: &Call, given: Map<String, Value>) -> Result<Checked, Refusal> {
+fn check(
+    call: &Call,
+    given: Map<String, Value>,
+    ends: Option<DuplexEnds>,
+) -> Result<Checked, Refusal> {
     let Call { tool, brought, arguments, .. } = call;
     if let Some(fault) = tool.fault_of(arguments) {
         return Err(Refusal::BadArguments(fault));
     }
-    let ready = Arc::clone(&tool.tool).prepare(arguments.clone());
+    let stop = ends.as_ref().map(|ends| ends.stop.clone()).unwrap_or_default();
+    let ready = Arc::clone(&tool.tool).prepare(arguments.clone(), ends);
     let ready = ready.map_err(|error| Refusal::BadArguments(error.to_string()))?;
     let (answers, missing) = match brought {
         Brought::Round { memory, .. } => {
@@ -631,7 +665,7 @@ fn check(call: &Call, given: Map<String, Value>) -> Result<Checked, Refusal> {
         }
         _ => (Answers::default(), Inputs::new()),
     };
-    Ok(Checked { ready, answers, missing })
+    Ok(Checked { ready, answers, missing, stop })
 }
 
 /// What a tool gave, as it is recorded.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Abilities, EventSink};
+use crate::duplex::DuplexEnds;
 use crate::input::Inputs;
 use crate::outcome::Content;
 
@@ -32,6 +33,7 @@ pub struct Request {
     pub(crate) events: Option<EventSink>,
     pub(crate) runs_on: bool,
     pub(crate) noted: Noted,
+    pub(crate) ends: Option<DuplexEnds>,
 }
 
 /// Why a tool refused something, for the audit of its call.
@@ -123,6 +125,7 @@ impl Request {
             events: None,
             runs_on: false,
             noted: Noted::default(),
+            ends: None,
         }
     }
 
@@ -165,6 +168,12 @@ impl Request {
     /// What cancels it. Dropping the future of the call does so too.
     pub fn cancel(mut self, cancel: CancellationToken) -> Self {
         self.cancel = cancel;
+        self
+    }
+
+    /// Whose caller goes on sending.
+    pub fn duplex(mut self, ends: DuplexEnds) -> Self {
+        self.ends = Some(ends);
         self
     }
 

@@ -10,8 +10,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::context::CallContext;
-use crate::definition::{Definition, schema_of};
-use crate::outcome::{Outcome, Position, ToolError};
+use crate::definition::{Definition, Kind, schema_of};
+use crate::duplex::{Chunks, DuplexEnds};
+use crate::outcome::{Position, ToolError, ToolResult};
 
 /// Something that callers can call.
 ///
@@ -20,7 +21,7 @@ use crate::outcome::{Outcome, Position, ToolError};
 /// sealed, checked, recorded and replayed is not its business, so it cannot forget any of it.
 ///
 /// ```
-/// use handback_tool::{CallContext, Definition, Outcome, Tool, ToolError};
+/// use handback_tool::{CallContext, Definition, Outcome, Tool, ToolResult};
 /// use schemars::JsonSchema;
 /// use serde::Deserialize;
 ///
@@ -39,7 +40,7 @@ use crate::outcome::{Outcome, Position, ToolError};
 ///         Definition::tool("add", "Adds two numbers.")
 ///     }
 ///
-///     async fn call(&self, args: Sum, _ctx: &CallContext) -> Result<Outcome, ToolError> {
+///     async fn call(&self, args: Sum, _ctx: &CallContext) -> ToolResult {
 ///         Outcome::json(args.a.checked_add(args.b))
 ///     }
 /// }
@@ -51,14 +52,14 @@ pub trait Tool: Send + Sync + 'static {
     /// What the server says of it.
     fn definition(&self) -> Definition;
 
-    /// Does the work.
+    /// Does the work. Only tools for which [`call_paginated`](Self::call_paginated) or
+    /// [`call_duplex`](Self::call_duplex) is called need not have it.
     ///
     /// Events on the way go through [`CallContext::emit`]. A future that is dropped was cancelled.
-    fn call(
-        &self,
-        args: Self::Args,
-        ctx: &CallContext,
-    ) -> impl Future<Output = Result<Outcome, ToolError>> + Send;
+    fn call(&self, args: Self::Args, ctx: &CallContext) -> impl Future<Output = ToolResult> + Send {
+        let _ = (args, ctx);
+        async { Err(ToolError::new("this tool cannot be called in this way").nothing_happened()) }
+    }
 
     /// Finds a page: the first one, or the one at a position that this tool gave out. Called in the
     /// place of [`call`](Self::call) if the definition says [`paginated`](Definition::paginated).
@@ -67,8 +68,26 @@ pub trait Tool: Send + Sync + 'static {
         args: Self::Args,
         ctx: &CallContext,
         position: Option<Position>,
-    ) -> impl Future<Output = Result<Outcome, ToolError>> + Send {
+    ) -> impl Future<Output = ToolResult> + Send {
         let _ = position;
+        self.call(args, ctx)
+    }
+
+    /// Does the work while its caller goes on sending. Called in the place of [`call`](Self::call) if
+    /// the definition is a [`duplex`](Definition::duplex).
+    ///
+    /// The caller gets what is told by [`CallContext::emit`], then the outcome, over as many
+    /// connections as it takes. A future that is dropped was aborted. After a crash of the server, a
+    /// tool that may be called again ([`ToolClass`](crate::ToolClass)) gets all chunks from the first
+    /// one on; as many events as are there already are not written again, so it must make the same
+    /// events of the same chunks.
+    fn call_duplex(
+        &self,
+        args: Self::Args,
+        ctx: &CallContext,
+        chunks: Chunks,
+    ) -> impl Future<Output = ToolResult> + Send {
+        let _ = chunks;
         self.call(args, ctx)
     }
 
@@ -84,7 +103,11 @@ pub(crate) trait AnyTool: Send + Sync + 'static {
     fn definition(&self) -> Definition;
 
     /// Reads the arguments. A call that comes out of it is not refused any more.
-    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn Ready>, BadArguments>;
+    fn prepare(
+        self: Arc<Self>,
+        args: Value,
+        ends: Option<DuplexEnds>,
+    ) -> Result<Box<dyn Ready>, BadArguments>;
 
     /// As [`Tool::complete`].
     fn complete(&self, argument: &str, prefix: &str) -> Vec<String>;
@@ -96,7 +119,7 @@ pub(crate) trait Ready: Send {
         self: Box<Self>,
         ctx: Arc<CallContext>,
         position: Option<Position>,
-    ) -> BoxFuture<'static, Result<Outcome, ToolError>>;
+    ) -> BoxFuture<'static, ToolResult>;
 }
 
 /// Arguments that do not fit.
@@ -107,7 +130,24 @@ pub(crate) struct BadArguments(pub(crate) String);
 struct ReadyCall<T: Tool> {
     tool: Arc<T>,
     args: T::Args,
-    is_paginated: bool,
+    way: Way,
+}
+
+/// Which function of a tool is called.
+enum Way {
+    Plain,
+    Paginated,
+    Duplex(DuplexEnds),
+}
+
+impl Way {
+    fn of(definition: &Definition, ends: Option<DuplexEnds>) -> Self {
+        match (&definition.kind, definition.is_paginated) {
+            (Kind::Duplex, _) => Self::Duplex(ends.unwrap_or_else(DuplexEnds::of_nobody)),
+            (_, true) => Self::Paginated,
+            (_, false) => Self::Plain,
+        }
+    }
 }
 
 impl<T: Tool> AnyTool for T {
@@ -119,10 +159,14 @@ impl<T: Tool> AnyTool for T {
         definition
     }
 
-    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn Ready>, BadArguments> {
+    fn prepare(
+        self: Arc<Self>,
+        args: Value,
+        ends: Option<DuplexEnds>,
+    ) -> Result<Box<dyn Ready>, BadArguments> {
         let args = read(args)?;
-        let is_paginated = Tool::definition(&*self).is_paginated;
-        Ok(Box::new(ReadyCall { tool: self, args, is_paginated }))
+        let way = Way::of(&Tool::definition(&*self), ends);
+        Ok(Box::new(ReadyCall { tool: self, args, way }))
     }
 
     fn complete(&self, argument: &str, prefix: &str) -> Vec<String> {
@@ -139,13 +183,17 @@ impl<T: Tool> Ready for ReadyCall<T> {
         self: Box<Self>,
         ctx: Arc<CallContext>,
         position: Option<Position>,
-    ) -> BoxFuture<'static, Result<Outcome, ToolError>> {
-        let Self { tool, args, is_paginated } = *self;
+    ) -> BoxFuture<'static, ToolResult> {
+        let Self { tool, args, way } = *self;
         async move {
-            if is_paginated {
-                tool.call_paginated(args, &ctx, position).await
-            } else {
-                tool.call(args, &ctx).await
+            match way {
+                Way::Plain => tool.call(args, &ctx).await,
+                Way::Paginated => tool.call_paginated(args, &ctx, position).await,
+                Way::Duplex(DuplexEnds { chunks, written, .. }) => {
+                    let outcome = tool.call_duplex(args, &ctx, chunks).await;
+                    ctx.until_written(written).await;
+                    outcome
+                }
             }
         }
         .boxed()

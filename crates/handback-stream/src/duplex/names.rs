@@ -45,6 +45,12 @@ impl DuplexName {
         &self.handler
     }
 
+    /// Under which key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     /// What resume tokens are bound to.
     #[must_use]
     pub fn bound(&self) -> String {

@@ -16,12 +16,13 @@ use handback_stream::duplex::{
 use handback_stream::{
     Append, Appended, Command, Offset, Payload, ProducerTag, Record, Refusal, Reply, View,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
+use super::ends::Watch;
 use super::events::{self, Events};
 use super::open::{self, Asked, Opened, RETRY_MS, Refused};
 use super::routes::{Shared, Written};
@@ -48,8 +49,6 @@ const CREDENTIAL_TIME: Duration = Duration::from_secs(1);
 const LOOK_UP: ReadLimit = ReadLimit { records: 8, bytes: CHUNK_BYTES_MAX };
 
 const AFTER_END: &str = "a chunk after the end";
-
-type Watch = watch::Receiver<Option<View>>;
 
 type Pending = Pin<Box<dyn Future<Output = Result<Reply, NotTaken>> + Send>>;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use handback_identity::VerifiedPrincipal;
+use handback_identity::{Caller, VerifiedPrincipal};
 use handback_store::revocations::Subject;
 use handback_stream::duplex::{self, CLIENT, Code, DuplexName, Hello, ServerFrame};
 use handback_stream::{
@@ -30,9 +30,7 @@ pub(super) const RETRY_MS: u64 = 1000;
 /// What a client says of itself.
 #[derive(Debug)]
 pub(super) struct Asked {
-    pub(super) principal: VerifiedPrincipal,
-    /// When its credential ends, in seconds since 1970, if it does.
-    pub(super) credential_ends: Option<u64>,
+    pub(super) caller: Caller,
     pub(super) handler: String,
     pub(super) hello: Option<Hello>,
     /// Whether it acknowledges events.
@@ -95,6 +93,7 @@ impl From<NotTaken> for Refused {
 /// A duplex that a connection drives.
 pub(super) struct Opened {
     pub(super) name: DuplexName,
+    pub(super) caller: Caller,
     pub(super) owner: String,
     pub(super) credential: Credential,
     pub(super) tokens: Tokens,
@@ -158,7 +157,7 @@ const fn back<'a>(principal: &'a VerifiedPrincipal, name: &'a str, text: &'a str
 /// Finds or creates the duplex, and takes it over. Why a resume token was refused is written down.
 pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refused> {
     let Some(gate) = &shared.settings.gate else { return opened(shared, asked).await };
-    let (principal, handler) = (asked.principal.clone(), asked.handler.clone());
+    let (principal, handler) = (asked.caller.principal().clone(), asked.handler.clone());
     let token = asked.hello.as_ref().and_then(|hello| hello.resume_token.clone());
     let ended = opened(shared, asked).await;
     if let (Err(refused), Some(token)) = (&ended, &token)
@@ -170,7 +169,7 @@ pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refuse
 }
 
 async fn opened(shared: &Shared, asked: Asked) -> Result<Opened, Refused> {
-    let Asked { principal, credential_ends, handler, hello, is_flow_controlled } = asked;
+    let Asked { caller, handler, hello, is_flow_controlled } = asked;
     let hello = hello.ok_or_else(|| Refused::new(Code::Malformed, "hello is missing"))?;
     let name = DuplexName::new(&handler, &hello.idempotency_key);
     let name = name.ok_or_else(|| Refused::invalid("not an idempotency key"))?;
@@ -180,12 +179,14 @@ async fn opened(shared: &Shared, asked: Asked) -> Result<Opened, Refused> {
         Ok(event) => event.map(Offset::number),
         Err(_) => return Err(Refused::invalid("not an event id")),
     };
+    let principal = caller.principal().clone();
     let owner = principal.binding();
     let (Some(input_name), Some(output_name)) = (name.input(&owner), name.output(&owner)) else {
         return Err(Refused::invalid("not an idempotency key"));
     };
     let now = shared.streams.now();
-    let credential = Credential { principal: principal.clone(), ends: credential_ends, shown: now };
+    let credential =
+        Credential { principal: principal.clone(), ends: caller.expires_at(), shown: now };
     let mut tokens = Tokens::new(&name, principal);
     let presented = match &hello.resume_token {
         Some(token) => {
@@ -233,6 +234,7 @@ async fn opened(shared: &Shared, asked: Asked) -> Result<Opened, Refused> {
     }
     Ok(Opened {
         name,
+        caller,
         owner,
         credential,
         tokens,

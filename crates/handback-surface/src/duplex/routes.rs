@@ -10,13 +10,14 @@ use handback_stream::duplex::{
     Code, DuplexHandler, Echo, FRAME_BYTES_MAX, Format, Hello, KeyText, is_idempotency_key,
 };
 use handback_token::Sealer;
-use handback_tool::Gate;
+use handback_tool::{Gate, Pipeline};
 use hyper::header::{
     ALLOW, CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -26,6 +27,7 @@ use super::connection::Connection;
 use super::open::{Asked, Refused};
 use super::quota::Replays;
 use super::runner::Runners;
+use super::tool;
 use crate::body::ReplyBody;
 use crate::streams::{Streams, answer};
 
@@ -60,6 +62,7 @@ pub struct DuplexSettings {
     /// revoked, and they are in the log.
     pub gate: Option<Gate>,
     handlers: Handlers,
+    tools: Option<Arc<Pipeline>>,
 }
 
 /// By name; a relay has none: its other end is another client.
@@ -84,6 +87,13 @@ impl DuplexSettings {
         self.handlers.0.insert(name.into(), Some(Arc::new(make)));
         self
     }
+
+    /// Has the tools of this pipeline that take chunks as handlers, where no other has the name.
+    #[must_use]
+    pub fn tools(mut self, pipeline: Arc<Pipeline>) -> Self {
+        self.tools = Some(pipeline);
+        self
+    }
 }
 
 impl Default for DuplexSettings {
@@ -95,6 +105,7 @@ impl Default for DuplexSettings {
             silence: Duration::from_secs(60),
             gate: None,
             handlers: Handlers(handlers.into()),
+            tools: None,
         }
     }
 }
@@ -125,6 +136,22 @@ impl Shared {
     /// What a name stands for: nothing, a relay, or what makes handlers.
     pub(super) fn handler(&self, name: &str) -> Option<&Option<HandlerFactory>> {
         self.settings.handlers.0.get(name)
+    }
+
+    /// What calls tools.
+    pub(super) const fn tools(&self) -> Option<&Arc<Pipeline>> {
+        self.settings.tools.as_ref()
+    }
+
+    /// Whether there is a tool of this name that the caller may use. One that it may not use is not
+    /// there.
+    fn admit(&self, caller: &Caller, name: &str) -> Result<(), Refused> {
+        let request = tool::request(caller, name, Value::Null);
+        let admitted = self.tools().map(|tools| tools.admit(&request));
+        match admitted {
+            Some(Ok(())) => Ok(()),
+            _ => Err(Refused::new(Code::UnknownHandler, "there is no such handler")),
+        }
     }
 }
 
@@ -173,7 +200,7 @@ impl DuplexRoutes {
         let format = format(request.headers())?;
         let handler = handler(request.uri().query().unwrap_or_default())?;
         if self.shared.handler(&handler).is_none() {
-            return Err(Refused::new(Code::UnknownHandler, "there is no such handler"));
+            self.shared.admit(caller, &handler)?;
         }
         let hello = said_by_headers(request.headers())?;
         let Ok(place) = Arc::clone(&self.shared.room).try_acquire_owned() else {
@@ -181,15 +208,13 @@ impl DuplexRoutes {
         };
         let upgrade = hyper::upgrade::on(&mut request);
         let shared = Arc::clone(&self.shared);
-        let (principal, credential_ends) = (caller.principal().clone(), caller.expires_at());
+        let caller = caller.clone();
         tokio::spawn(async move {
             if let Ok(upgraded) = upgrade.await {
                 let io = TokioIo::new(upgraded);
                 let socket =
                     WebSocketStream::from_raw_socket(io, Role::Server, Some(socket_config())).await;
-                let is_flow_controlled = false;
-                let asked =
-                    Asked { principal, credential_ends, handler, hello, is_flow_controlled };
+                let asked = Asked { caller, handler, hello, is_flow_controlled: false };
                 Connection::run(shared, socket, format, asked).await;
             }
             drop(place);

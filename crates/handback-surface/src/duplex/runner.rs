@@ -6,33 +6,20 @@
 
 use std::collections::HashMap;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use handback_store::ReadLimit;
 use handback_stream::duplex::{
     ABORT, CHUNK_BYTES_MAX, Chunk, DuplexHandler, DuplexName, EVENT_BYTES_PER_CHUNK_MAX,
-    EVENTS_PER_CHUNK_MAX, HANDLER, Mark,
+    EVENTS_PER_CHUNK_MAX, Mark,
 };
-use handback_stream::{
-    Acquire, Append, Command, Payload, ProducerTag, Record, RecordKey, Refusal, Reply, StreamId,
-    StreamKey, View,
-};
+use handback_stream::{StreamId, StreamKey, View};
 use tokio::sync::watch;
 
+use super::ends::{Event, Input, Output, Stop};
 use super::open::Opened;
 use super::routes::Shared;
-use crate::streams::{NotTaken, Streams};
-
-/// Chunks that are consumed in one commit.
-const CHUNKS: usize = 64;
-
-/// Bytes of them.
-const BYTES: usize = 256 << 10;
-
-/// How long to wait when the store does not take writes.
-const RETRY: Duration = Duration::from_millis(500);
+use super::tool::ToolRun;
 
 /// All runners, by the stream of chunks.
 #[derive(Debug, Default)]
@@ -55,10 +42,27 @@ impl Drop for Attached {
 
 /// A runner that is known. Whatever ends it, a panic too, it is known no longer.
 #[derive(Debug)]
-struct Known {
+pub(super) struct Known {
     running: Running,
     input: StreamId,
     count: Count,
+}
+
+impl Known {
+    /// What tells how many connections it goes on for.
+    pub(super) fn connections(&self) -> watch::Receiver<usize> {
+        self.count.subscribe()
+    }
+
+    /// Is not known any more, unless there is something to do for a connection that has come since.
+    pub(super) fn is_done(&self, stop: Stop) -> bool {
+        let mut running = lock(&self.running);
+        let is_done = stop == Stop::Over || *self.count.borrow() == 0;
+        if is_done {
+            running.remove(&self.input);
+        }
+        is_done
+    }
 }
 
 impl Drop for Known {
@@ -71,11 +75,25 @@ impl Drop for Known {
 }
 
 impl Runners {
-    /// Has a runner go on for a connection; relays have none.
+    /// Has somebody go on for a connection; relays have nobody.
     pub(super) fn attach(&self, shared: &Arc<Shared>, opened: &Opened) -> Option<Attached> {
-        let factory = shared.handler(opened.name.handler())?.as_ref()?;
-        let (input, output) = (opened.input.clone(), opened.output.clone());
-        Some(Attached(self.start(shared, factory(), input, output, opened.stream_key.clone(), 1)))
+        let id = opened.input.meta.id();
+        let count = match shared.handler(opened.name.handler()) {
+            Some(None) => return None,
+            Some(Some(factory)) => self.start(id, 1, |known| {
+                let (input, output) = (opened.input.clone(), opened.output.clone());
+                let key = opened.stream_key.as_ref();
+                tokio::spawn(Runner::new(shared, factory(), known, input, output, key).run());
+            }),
+            None if opened.output.closed => return None,
+            None => {
+                let pipeline = shared.tools()?;
+                self.start(id, 1, |known| {
+                    tokio::spawn(ToolRun::new(shared, pipeline, opened, known).run());
+                })
+            }
+        };
+        Some(Attached(count))
     }
 
     /// Has consumed what the process before has left.
@@ -87,42 +105,23 @@ impl Runners {
             let Some(Some(factory)) = shared.handler(name.handler()) else { continue };
             // What is encrypted waits for who has the key.
             if !output.closed && !output.deleted && input.meta.key_commitment().is_none() {
-                self.start(shared, factory(), input, output, None, 0);
+                self.start(input.meta.id(), 0, |known| {
+                    tokio::spawn(Runner::new(shared, factory(), known, input, output, None).run());
+                });
             }
         }
     }
 
-    fn start(
-        &self,
-        shared: &Arc<Shared>,
-        handler: Box<dyn DuplexHandler>,
-        input: View,
-        output: View,
-        key: Option<StreamKey>,
-        connections: usize,
-    ) -> Count {
-        let id = input.meta.id();
+    /// Starts somebody who consumes the chunks of a stream, if nobody does already.
+    fn start(&self, id: StreamId, connections: usize, run: impl FnOnce(Known)) -> Count {
         let mut running = lock(&self.0);
         if let Some(known) = running.get(&id) {
             known.send_modify(|count| *count += connections);
             return Arc::clone(known);
         }
         let count = Arc::new(watch::Sender::new(connections));
-        let known = Known { running: Arc::clone(&self.0), input: id, count: Arc::clone(&count) };
-        let runner = Runner {
-            streams: Arc::downgrade(&shared.streams),
-            connections: count.subscribe(),
-            known,
-            handler,
-            input_key: key.as_ref().map(|key| key.records(id)),
-            key,
-            input,
-            output,
-            acquired: None,
-            consumed: 0,
-        };
         running.insert(id, Arc::clone(&count));
-        tokio::spawn(runner.run());
+        run(Known { running: Arc::clone(&self.0), input: id, count: Arc::clone(&count) });
         count
     }
 }
@@ -132,85 +131,53 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 struct Runner {
-    streams: Weak<Streams>,
     known: Known,
     connections: watch::Receiver<usize>,
     handler: Box<dyn DuplexHandler>,
-    key: Option<StreamKey>,
-    input_key: Option<RecordKey>,
-    input: View,
-    output: View,
-    /// Nothing, as long as there is nothing to write.
-    acquired: Option<Acquired>,
+    input: Input,
+    output: Output,
     /// The last record of the input that was consumed.
     consumed: u64,
 }
 
-/// As what events are written.
-#[derive(Clone, Copy, Debug)]
-struct Acquired {
-    epoch: u64,
-    next_seq: u64,
-}
-
-/// Why a runner stops.
-enum Stop {
-    /// The duplex is over, or another runner goes on, or there are no more streams.
-    Over,
-    /// Nothing is left, and no connection is there.
-    Idle,
-}
-
 impl Runner {
-    async fn run(mut self) {
-        let id = self.input.meta.id();
-        loop {
-            let stop = self.consume().await;
-            let mut running = lock(&self.known.running);
-            // A connection may have come since.
-            let has_company = *self.known.count.borrow() > 0;
-            if matches!(stop, Stop::Over) || !has_company {
-                running.remove(&id);
-                return;
-            }
+    fn new(
+        shared: &Arc<Shared>,
+        handler: Box<dyn DuplexHandler>,
+        known: Known,
+        input: View,
+        output: View,
+        key: Option<&StreamKey>,
+    ) -> Self {
+        Self {
+            connections: known.connections(),
+            known,
+            handler,
+            input: Input::new(&shared.streams, input, key),
+            output: Output::new(&shared.streams, output, key),
+            consumed: 0,
         }
     }
 
-    /// Becomes the one that writes events. False if another one has consumed more meanwhile.
-    async fn acquire(&mut self) -> Result<bool, Stop> {
-        let reply = loop {
-            let acquire = Acquire {
-                stream: self.output.meta.id().name(),
-                expected: Some(self.output.meta.id()),
-                producer: HANDLER.to_owned(),
-                heard_of: None,
-            };
-            match self.streams()?.command(Command::Acquire(acquire), 0).await {
-                Ok(reply) => break reply,
-                Err(why) => wait_for_store(&why).await?,
+    async fn run(mut self) {
+        loop {
+            let stop = self.consume().await;
+            if self.known.is_done(stop) {
+                return;
             }
-        };
-        let Reply::Acquired { epoch, next_seq, writer_seq, .. } = reply else {
-            return Err(Stop::Over);
-        };
-        let mark = writer_seq.as_deref().and_then(Mark::parse);
-        if mark.map_or(0, |mark| mark.chunk) > self.consumed {
-            return Ok(false);
         }
-        self.acquired = Some(Acquired { epoch, next_seq });
-        Ok(true)
     }
 
     /// Tells a new handler of what another one has consumed.
     async fn recall(&mut self, upto: u64) -> Result<(), Stop> {
         let mut after = 0;
         while after < upto {
-            let records = self.read(after).await?;
+            let records = self.input.read(after).await?;
             let Some((last, _)) = records.last() else { return Ok(()) };
             after = *last;
             for (number, record) in records.into_iter().filter(|(number, _)| *number <= upto) {
                 if record.payload().is_some() {
-                    let data = record.data(self.input_key.as_ref(), number).ok_or(Stop::Over)?;
+                    let data = self.input.data(number, &record)?;
                     self.handler.recall(Chunk { number, data });
                 }
             }
@@ -219,52 +186,45 @@ impl Runner {
     }
 
     async fn consume(&mut self) -> Stop {
-        let Ok(streams) = self.streams() else { return Stop::Over };
-        let Some(mut input) = streams.watch(self.input.meta.id().name()) else {
-            return Stop::Over;
-        };
+        match self.consume_all().await {
+            Ok(()) => Stop::Idle,
+            Err(stop) => stop,
+        }
+    }
+
+    /// Consumes what there is, and what comes while a connection is there.
+    async fn consume_all(&mut self) -> Result<(), Stop> {
+        let mut input = self.input.watch()?;
         // Where the one before stood follows from what it wrote.
-        let output = streams.view(self.output.meta.id().name());
-        let Some(output) = output.filter(|view| view.meta.id() == self.output.meta.id()) else {
-            return Stop::Over;
-        };
-        drop(streams);
-        if self.consumed == 0 && self.acquired.is_none() {
+        let output = self.output.watch()?.borrow().clone();
+        let is_same = |view: &View| view.meta.id() == self.output.view.meta.id();
+        let output = output.filter(is_same).ok_or(Stop::Over)?;
+        if self.consumed == 0 && !self.output.is_acquired() {
             let consumed = output.consumed.map_or(0, |mark| mark.chunk);
-            if self.handler.wants_history()
-                && let Err(stop) = self.recall(consumed).await
-            {
-                return stop;
+            if self.handler.wants_history() {
+                self.recall(consumed).await?;
             }
             self.consumed = consumed;
         }
         loop {
-            if let Some(view) = input.borrow_and_update().clone()
-                && view.meta.id() == self.input.meta.id()
-            {
-                self.input = view;
-            } else {
-                return Stop::Over;
-            }
-            while self.consumed < self.input.last {
-                if let Err(stop) = self.step().await {
-                    return stop;
-                }
+            self.input.update(&mut input)?;
+            while self.consumed < self.input.view.last {
+                self.step().await?;
             }
             let mut connections = self.connections.clone();
             if *connections.borrow_and_update() == 0 {
-                return Stop::Idle;
+                return Ok(());
             }
             tokio::select! {
-                changed = input.changed() => if changed.is_err() { return Stop::Over },
-                changed = connections.changed() => if changed.is_err() { return Stop::Over },
+                changed = input.changed() => changed.map_err(|_| Stop::Over)?,
+                changed = connections.changed() => changed.map_err(|_| Stop::Over)?,
             }
         }
     }
 
     /// Consumes some records, and writes what they make.
     async fn step(&mut self) -> Result<(), Stop> {
-        let records = self.read(self.consumed).await?;
+        let records = self.input.read(self.consumed).await?;
         let Some((last, _)) = records.last() else { return Err(Stop::Over) };
         let last = *last;
         let mut events = Vec::new();
@@ -276,20 +236,17 @@ impl Runner {
                     false => self.made(|handler| handler.close()),
                 };
                 let Some(left) = left else { return self.fail(events).await };
-                events.extend(self.events(number, left));
-                events.push(self.end(is_abort));
+                events.extend(made_of(number, left));
+                events.push(Event::end(is_abort));
             } else if record.payload().is_some() {
-                let Some(data) = record.data(self.input_key.as_ref(), number) else {
-                    tracing::error!(stream = %self.input.meta.id(), number, "a chunk is damaged");
-                    return Err(Stop::Over);
-                };
+                let data = self.input.data(number, &record)?;
                 let made = self.made(|handler| handler.chunk(Chunk { number, data }));
                 let Some(mut made) = made else { return self.fail(events).await };
                 if made.is_empty() {
                     // That it was consumed is written down all the same.
                     made.push(Bytes::new());
                 }
-                events.extend(self.events(number, made));
+                events.extend(made_of(number, made));
             }
         }
         self.write(events).await?;
@@ -315,132 +272,32 @@ impl Runner {
             }
             Ok(made) => return Some(made),
         };
-        tracing::error!(stream = %self.input.meta.id(), why, "a handler failed");
+        tracing::error!(stream = %self.input.view.meta.id(), why, "a handler failed");
         None
     }
 
     /// A handler failed: what was made of the chunks before is written, and the duplex ends as one
     /// that was aborted. Another handler would fail at the same chunk.
     async fn fail(&mut self, mut events: Vec<Event>) -> Result<(), Stop> {
-        events.push(self.end(true));
+        events.push(Event::end(true));
         self.write(events).await?;
         Err(Stop::Over)
     }
 
-    fn events(&self, chunk: u64, made: Vec<Bytes>) -> Vec<Event> {
-        let marks = Mark::of(chunk).map(|mark| mark.to_string());
-        let event = |(data, mark)| Event { data: Some(data), mark: Some(mark) };
-        made.into_iter().zip(marks).map(event).collect()
-    }
-
-    fn end(&self, is_abort: bool) -> Event {
-        Event { data: None, mark: is_abort.then(|| ABORT.to_owned()) }
-    }
-
-    /// Writes events in one commit, as often as it takes.
     async fn write(&mut self, events: Vec<Event>) -> Result<(), Stop> {
-        if events.is_empty() {
-            return Ok(());
-        }
-        if self.acquired.is_none() && !self.acquire().await? {
-            return Err(Stop::Over);
-        }
-        loop {
-            let streams = self.streams()?;
-            let bytes = events.iter().map(Event::bytes).sum();
-            let appends = self.appends(&events, streams.now());
-            let done = streams.command(Command::AppendAll(appends), bytes).await;
-            drop(streams);
-            match done {
-                Ok(Reply::All(replies)) => {
-                    return match replies.into_iter().find_map(Result::err) {
-                        None => {
-                            if let Some(acquired) = &mut self.acquired {
-                                acquired.next_seq += events.len() as u64;
-                            }
-                            Ok(())
-                        }
-                        Some(Refusal::Closed { .. }) => Err(Stop::Over),
-                        Some(refusal) => {
-                            tracing::info!(%refusal, "a handler was stopped");
-                            Err(Stop::Over)
-                        }
-                    };
-                }
-                Ok(_) => return Err(Stop::Over),
-                // What was written all the same is found to be there: it has the same sequence.
-                Err(why) => wait_for_store(&why).await?,
+        if !events.is_empty() && !self.output.is_acquired() {
+            let mark = self.output.acquire().await?;
+            // Another one has consumed more meanwhile.
+            if mark.map_or(0, |mark| mark.chunk) > self.consumed {
+                return Err(Stop::Over);
             }
         }
-    }
-
-    fn appends(&self, events: &[Event], now: u64) -> Vec<Append> {
-        let id = self.output.meta.id();
-        let Some(Acquired { epoch, next_seq }) = self.acquired else { return Vec::new() };
-        let append = |(event, seq): (&Event, u64)| {
-            let data = event.data.clone();
-            let payload = data.map(|data| Payload::parse(data, false).unwrap_or_default());
-            let closes = payload.is_none();
-            let tag = ProducerTag { id: HANDLER.to_owned(), epoch, seq };
-            Append::new(id.name(), payload, closes, now)
-                .to(id)
-                .key(self.key.as_ref().map(|key| key.records(id)))
-                .producer(Some(tag))
-                .writer_seq(event.mark.clone())
-        };
-        events.iter().zip(next_seq..).map(append).collect()
-    }
-
-    async fn read(&mut self, after: u64) -> Result<Vec<(u64, Record)>, Stop> {
-        let limit = ReadLimit { records: CHUNKS, bytes: BYTES };
-        let (id, upto) = (self.input.meta.id(), self.input.last);
-        loop {
-            let streams = self.streams()?;
-            let read =
-                tokio::task::spawn_blocking(move || streams.stored(id, after + 1, upto, limit));
-            match read.await {
-                Ok(Ok(records)) => {
-                    let decode = |(number, stored): (u64, handback_stream::Stored)| {
-                        Some((number, Record::decode(&stored.record)?))
-                    };
-                    return records
-                        .into_iter()
-                        .map(decode)
-                        .collect::<Option<_>>()
-                        .ok_or(Stop::Over);
-                }
-                Ok(Err(why)) => {
-                    tracing::error!(%why, "chunks cannot be read");
-                    wait_for_store(&NotTaken::Busy).await?;
-                }
-                Err(_) => return Err(Stop::Over),
-            }
-        }
-    }
-
-    fn streams(&self) -> Result<Arc<Streams>, Stop> {
-        self.streams.upgrade().ok_or(Stop::Over)
+        self.output.write(events).await
     }
 }
 
-/// Waits a while, unless there is nothing to wait for.
-async fn wait_for_store(why: &NotTaken) -> Result<(), Stop> {
-    if *why == NotTaken::Stopping {
-        return Err(Stop::Over);
-    }
-    tokio::time::sleep(RETRY).await;
-    Ok(())
-}
-
-/// What is written for an event, or for the end.
-#[derive(Debug)]
-struct Event {
-    data: Option<Bytes>,
-    mark: Option<String>,
-}
-
-impl Event {
-    fn bytes(&self) -> usize {
-        self.data.as_ref().map_or(0, Bytes::len)
-    }
+/// The events that a chunk made.
+fn made_of(chunk: u64, made: Vec<Bytes>) -> impl Iterator<Item = Event> {
+    let marks = Mark::of(chunk).map(|mark| mark.to_string());
+    made.into_iter().zip(marks).map(|(data, mark)| Event::new(data, Some(mark)))
 }

@@ -35,7 +35,7 @@ struct Given {
 }
 
 /// The text of what a call gave.
-pub(super) fn text(ended: Result<Answer, Refusal>) -> Result<String, Refusal> {
+pub(crate) fn text(ended: Result<Answer, Refusal>) -> Result<String, Refusal> {
     let answer = ended?;
     let replayed = answer.is_replay.then_some(true);
     let given = match answer.reply {
@@ -105,7 +105,7 @@ pub(super) fn refused(refusal: &Refusal) -> Response<ReplyBody> {
 }
 
 /// The body of a refusal. All of one kind are equal to the byte.
-pub(super) fn error_text(refusal: &Refusal) -> String {
+pub(crate) fn error_text(refusal: &Refusal) -> String {
     let (_, code) = kind(refusal);
     json!({"error": {"code": code, "message": refusal.to_string()}}).to_string()
 }

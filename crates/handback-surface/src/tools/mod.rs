@@ -11,7 +11,7 @@
 //! `docs/spec/tools-http.md` has every byte. A lost connection does not cancel a call. Who calls, and
 //! whether host and origin may ask, is checked before.
 
-mod answer;
+pub(crate) mod answer;
 mod catalog;
 mod events;
 mod openapi;
