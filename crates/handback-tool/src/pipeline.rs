@@ -404,8 +404,10 @@ impl Shared {
             None => {
                 let called = AssertUnwindSafe(ready.call(context, position)).catch_unwind();
                 let called = tokio::select! {
-                    called = tokio::time::timeout(time_limit, called) => Some(called),
+                    // First: a tool that is stopped must not seem to have ended.
+                    biased;
                     () = stop.cancelled() => None,
+                    called = tokio::time::timeout(time_limit, called) => Some(called),
                 };
                 match called {
                     None => Err(Refusal::Cancelled),

@@ -219,7 +219,7 @@ impl DuplexOptions {
         if key.is_some_and(|key| !is_idempotency_key(key)) {
             return Err(DuplexError::Options("the idempotency key has other characters"));
         }
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         if self.handler.is_empty() || !self.handler.bytes().all(is_name) {
             return Err(DuplexError::Options("the handler is no name"));
         }

@@ -79,8 +79,11 @@ impl ToolRun {
     }
 
     async fn serve(&mut self) -> Result<(), Stop> {
-        let (at, arguments) = self.arguments().await?;
+        let first = self.arguments().await?;
         self.output.acquire().await?;
+        let Some((at, arguments)) = first else {
+            return self.finish(Err(Refusal::Cancelled)).await;
+        };
         loop {
             match self.call(at, &arguments).await? {
                 // Another time it may be made.
@@ -94,8 +97,8 @@ impl ToolRun {
     }
 
     /// Waits for the first chunk; gives its number, and what it says. Who closes without one has no
-    /// arguments.
-    async fn arguments(&mut self) -> Result<(u64, Value), Stop> {
+    /// arguments. Nothing, if it was aborted.
+    async fn arguments(&mut self) -> Result<Option<(u64, Value)>, Stop> {
         let (mut watch, mut after) = (self.input.watch()?, 0);
         loop {
             self.input.update(&mut watch)?;
@@ -105,18 +108,18 @@ impl ToolRun {
                 after = *last;
                 for (number, record) in records {
                     if record.writer_seq() == Some(ABORT) {
-                        return Err(Stop::Over);
+                        return Ok(None);
                     }
                     if record.closes() || record.is_end() {
                         // What ends the chunks is read again.
-                        return Ok((number - 1, Value::Null));
+                        return Ok(Some((number - 1, Value::Null)));
                     }
                     if record.payload().is_some() {
                         let data = self.input.data(number, &record)?;
                         // What is no JSON is no object either: the pipeline says so.
                         let not_json = |_| Value::String("not JSON".to_owned());
                         let arguments = serde_json::from_slice(&data).unwrap_or_else(not_json);
-                        return Ok((number, arguments));
+                        return Ok(Some((number, arguments)));
                     }
                 }
             }
@@ -136,18 +139,19 @@ impl ToolRun {
         let (sink, mut told) = mpsc::channel(EVENTS_WAITING_MAX);
         let (written, is_written) = watch::channel(0);
         let stop = CancellationToken::new();
-        // Whatever ends this ends the call.
-        let _stops = stop.clone().drop_guard();
-        let ends = DuplexEnds { chunks: Chunks::new(incoming), written: is_written, stop };
+        let (incoming, is_stopped) = (Chunks::new(incoming), stop.clone());
+        let ends = DuplexEnds { chunks: incoming, written: is_written, stop: is_stopped };
         let request = request(&self.caller, &self.tool, arguments.clone());
         let request = request.key(&self.key).events(sink).duplex(ends);
         let mut call = calls::spawn(&self.pipeline, request);
         let mut output = self.output.watch()?;
-        let feed = feed(&mut self.input, after, chunks);
+        let feed = feed(&mut self.input, after, chunks.clone());
         tokio::pin!(feed);
+        let mut chunks = Some(chunks);
+        // Whatever ends this ends the call; and before the chunks seem to have ended.
+        let _stops = stop.drop_guard();
         // So many were written before a crash, and are not written again.
         let mut there = self.output.count();
-        let mut is_feeding = true;
         loop {
             tokio::select! {
                 biased;
@@ -157,17 +161,27 @@ impl ToolRun {
                     let count = write(&mut self.output, &mut there, first, &mut told).await?;
                     written.send_modify(|written| *written += count);
                 }
-                ended = &mut call => return Ok(ended.unwrap_or(Err(Refusal::Broken))),
-                fed = &mut feed, if is_feeding => {
-                    fed?;
-                    is_feeding = false;
+                ended = &mut call => {
+                    // One that broke has not waited for what it told.
+                    if let Ok(first) = told.try_recv() {
+                        write(&mut self.output, &mut there, first, &mut told).await?;
+                    }
+                    return Ok(ended.unwrap_or(Err(Refusal::Broken)));
                 }
+                fed = &mut feed, if chunks.is_some() => match fed? {
+                    Fed::Closed => chunks = None,
+                    Fed::Aborted => return Ok(Err(Refusal::Cancelled)),
+                },
             }
         }
     }
 
     /// Writes what the call gave, and the end.
     async fn finish(&mut self, ended: Ended) -> Result<(), Stop> {
+        if matches!(ended, Err(Refusal::Cancelled)) {
+            // It was aborted: who did that wants to hear nothing.
+            return self.output.write(vec![Event::end(true)]).await;
+        }
         let ended = ended.and_then(|answer| match answer.reply {
             // There is nobody who could answer, or go on.
             Reply::NeedsInput { .. } | Reply::Page { next: Some(_), .. } => Err(Refusal::Broken),
@@ -186,8 +200,16 @@ impl ToolRun {
     }
 }
 
-/// Hands chunks to the tool, as it takes them, until the caller has closed.
-async fn feed(input: &mut Input, mut after: u64, chunks: mpsc::Sender<Bytes>) -> Result<(), Stop> {
+/// How the chunks ended.
+enum Fed {
+    /// There are no more, or the tool wants no more.
+    Closed,
+    /// The caller does not want it any more.
+    Aborted,
+}
+
+/// Hands chunks to the tool, as it takes them, until there are no more.
+async fn feed(input: &mut Input, mut after: u64, chunks: mpsc::Sender<Bytes>) -> Result<Fed, Stop> {
     let mut watch = input.watch()?;
     loop {
         input.update(&mut watch)?;
@@ -197,17 +219,13 @@ async fn feed(input: &mut Input, mut after: u64, chunks: mpsc::Sender<Bytes>) ->
             after = *last;
             for (number, record) in records {
                 if record.closes() || record.is_end() {
-                    if record.writer_seq() == Some(ABORT) {
-                        // To the tool it must not look like an end: it is dropped.
-                        return Err(Stop::Over);
-                    }
-                    return Ok(());
+                    let is_abort = record.writer_seq() == Some(ABORT);
+                    return Ok(if is_abort { Fed::Aborted } else { Fed::Closed });
                 }
                 if record.payload().is_some() {
                     let data = input.data(number, &record)?;
                     if chunks.send(data).await.is_err() {
-                        // The tool wants no more.
-                        return Ok(());
+                        return Ok(Fed::Closed);
                     }
                 }
             }
