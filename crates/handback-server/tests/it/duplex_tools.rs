@@ -267,12 +267,11 @@ struct Stoppable {
 
 impl Stoppable {
     /// Starts as soon as the one before has let go of the folder.
-    async fn start(folder: &Path, seen: &Arc<Seen>) -> Self {
+    async fn start(folder: &Path, listen: SocketAddr, seen: &Arc<Seen>) -> Self {
         let mut tries = 0;
         let server = loop {
             let config = ServerConfig::open(folder).unwrap();
-            let config = config.listen("127.0.0.1:0".parse().unwrap());
-            match Server::start(with_tools(config, seen)).await {
+            match Server::start(with_tools(config.listen(listen), seen)).await {
                 Ok(server) => break server,
                 Err(StartError::Store(_)) if tries < 200 => tries += 1,
                 Err(error) => panic!("{error}"),
@@ -294,7 +293,7 @@ async fn after_a_restart_a_tool_that_may_is_called_again_and_tells_nothing_twice
     let folder = tempfile::tempdir().unwrap();
     let seen = Arc::new(Seen::default());
     let data = folder.path().join("data");
-    let server = Stoppable::start(&data, &seen).await;
+    let server = Stoppable::start(&data, "127.0.0.1:0".parse().unwrap(), &seen).await;
     let kept = |address, tool| {
         let state = folder.path().join("client");
         options(address, tool, tool).auto_ack(false).state(state, Settings::persistent())
@@ -310,9 +309,10 @@ async fn after_a_restart_a_tool_that_may_is_called_again_and_tells_nothing_twice
     }
     may.leave().await;
     may_not.leave().await;
+    let address = server.address;
     server.stop().await;
 
-    let server = Stoppable::start(&data, &seen).await;
+    let server = Stoppable::start(&data, address, &seen).await;
     let may = Duplex::open(kept(server.address, "sum")).await.unwrap();
     may.send("4").await.unwrap();
     may.close().await.unwrap();
