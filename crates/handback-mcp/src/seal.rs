@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A cursor says where a walk goes on, and so does the id of an event. No other cursor is bound to
-//! the operation duplex.
+//! the operation duplex and a name with a colon.
 
 use std::sync::Arc;
 
