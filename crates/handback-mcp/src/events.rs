@@ -492,4 +492,25 @@ mod tests {
         let numbers: Vec<u64> = [5, 5, 4, 9, 9].map(|now| events.0.next_number(now)).to_vec();
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_break_a_reader(mut value: Vec<u8>, id: String, is_ours: bool) {
+            if is_ours && let Some(first) = value.first_mut() {
+                *first = FORMAT;
+            }
+            let _ = (read_event([7; STREAM_BYTES], 1, &value), read_message(&value));
+            // What names a place is written the same.
+            if let Some(place) = Place::parse(&id) {
+                proptest::prop_assert_eq!(place.to_string(), id);
+            }
+        }
+
+        #[test]
+        fn places_come_back(stream: [u8; STREAM_BYTES], number: u64) {
+            let text = Place { stream, number }.to_string();
+            let place = Place::parse(&text).unwrap();
+            proptest::prop_assert_eq!((place.stream, place.number), (stream, number));
+        }
+    }
 }

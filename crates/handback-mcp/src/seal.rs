@@ -83,3 +83,47 @@ impl std::fmt::Debug for EventIds {
         f.write_str("EventIds(..)")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use handback_identity::UnixPeers;
+    use handback_token::{KeyRing, Mode, SealerConfig};
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+
+    fn ids() -> EventIds {
+        let ring = KeyRing::generate(&mut rand::rng(), Mode::Sealed, UnixTime::from_secs(1));
+        let sealer = Sealer::new(&ring, SealerConfig::default()).unwrap();
+        EventIds::new(Arc::new(sealer), Arc::new(|| 1_900_000_000_000))
+    }
+
+    proptest! {
+        #[test]
+        fn an_id_opens_for_its_owner_and_session_only(
+            id in "[0-9a-f/]{1,60}", session in "[a-z0-9-]{1,40}", at: Index, bit in 0_u8..6,
+        ) {
+            let ids = ids();
+            let peers = UnixPeers::new("server").unwrap();
+            let (alice, bob) = (peers.caller(1), peers.caller(2));
+            let (alice, bob) = (alice.principal(), bob.principal());
+            let sealed = ids.seal(alice, &session, &id).unwrap();
+            prop_assert_eq!(ids.open(alice, &session, &sealed).unwrap(), Some(id));
+            prop_assert!(ids.open(bob, &session, &sealed).is_err());
+            let other = format!("{session}x");
+            prop_assert!(ids.open(alice, &other, &sealed).is_err());
+            let mut edited = sealed.clone().into_bytes();
+            let at = at.index(edited.len());
+            edited[at] ^= 1 << bit;
+            let edited = String::from_utf8(edited).unwrap();
+            prop_assert!(ids.open(alice, &session, &edited).is_err(), "{}", at);
+        }
+
+        #[test]
+        fn nothing_else_opens(text: String) {
+            let nobody = VerifiedPrincipal::unauthenticated();
+            prop_assert!(ids().open(&nobody, "session", &text).is_err());
+        }
+    }
+}

@@ -129,6 +129,9 @@ fn may_have_id(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
     use super::*;
 
     fn lines() -> Lines {
@@ -167,5 +170,40 @@ mod tests {
         assert_eq!(lines.push(b"\ni"), "\n");
         assert_eq!(lines.push(b"d: 5"), "");
         assert_eq!(lines.push(b"\n"), "id: <5>\n");
+    }
+
+    /// The same, line by line.
+    fn expected(input: &str) -> String {
+        let lines = input.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let line = |line: &str| match line.strip_prefix("id:") {
+            None => line.to_owned(),
+            Some(id) => match id.strip_prefix(' ').unwrap_or(id).trim_end_matches(['\r', '\n']) {
+                "0" => String::new(),
+                id => format!("id: <{id}>\n"),
+            },
+        };
+        let whole: String = lines.map(line).collect();
+        // Of a line that is not over, what cannot become an id has gone on.
+        let rest = input.rsplit('\n').next().unwrap_or_default();
+        if may_have_id(rest.as_bytes()) { whole } else { whole + rest }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_do_not_matter(input in "(id:? ?|data: |[a0i\\r\\n]){0,40}", cuts: Vec<Index>) {
+            let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(input.len() + 1)).collect();
+            cuts.extend([0, input.len()]);
+            cuts.sort_unstable();
+            let mut lines = lines();
+            let pieces = cuts.windows(2).map(|cut| lines.push(&input.as_bytes()[cut[0]..cut[1]]));
+            let out = pieces.collect::<Vec<_>>().concat();
+            prop_assert_eq!(String::from_utf8(out).unwrap(), expected(&input));
+        }
+
+        #[test]
+        fn no_bytes_break_it(input: Vec<u8>) {
+            let out = lines().push(&input);
+            prop_assert!(out.len() <= 8 * (input.len() + 1));
+        }
     }
 }

@@ -128,6 +128,34 @@ pub(crate) fn put_text(row: &mut Vec<u8>, text: &str) {
     row.extend(text.bytes().take(usize::from(length)));
 }
 
+/// Rows that something has happened to.
+#[cfg(test)]
+pub(crate) mod damage {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    /// One of these rows, with some bytes changed, cut off or added; or any bytes.
+    pub(crate) fn damaged(rows: Vec<Bytes>) -> impl Strategy<Value = Bytes> {
+        let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
+        let tail = prop::collection::vec(any::<u8>(), 0..4);
+        let edited = (prop::sample::select(rows), edits, any::<prop::sample::Index>(), tail)
+            .prop_map(|(row, edits, cut, tail)| {
+                let mut row = row.to_vec();
+                for (at, byte) in edits {
+                    let at = at.index(row.len());
+                    row[at] = byte;
+                }
+                // Mostly whole: what is cut is refused early.
+                if cut.index(4) == 0 {
+                    row.truncate(cut.index(row.len()));
+                }
+                row.extend(tail);
+                Bytes::from(row)
+            });
+        prop_oneof![4 => edited, 1 => any::<Vec<u8>>().prop_map(Bytes::from)]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

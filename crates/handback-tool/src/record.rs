@@ -151,3 +151,46 @@ mod tests {
         assert_eq!(kept(raw.clone(), 100), raw);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn rows() -> Vec<Vec<u8>> {
+        let outcomes = [
+            Recorded::Done(Content::Value(json!({"a": [1, 2.5, null]}))),
+            Recorded::Done(Content::Text("text".to_owned())),
+            Recorded::Done(Content::Raw(bytes::Bytes::from_static(b"{\"b\":1}"))),
+            Recorded::Page { items: vec![json!(1)], next: Some(Position::from_bytes([0, 255])) },
+            Recorded::Failed { message: "no".to_owned(), data: Some(json!(7)), code: Some(-1) },
+            Recorded::TooLarge,
+        ];
+        let row = |outcome: Recorded| {
+            let row = outcome.to_bytes().unwrap();
+            assert_eq!(Recorded::from_bytes(&row), Some(outcome));
+            row
+        };
+        outcomes.map(row).to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_that_is_read_comes_back(
+            mut row in prop::sample::select(rows()), at: prop::sample::Index, byte: u8, cut: bool,
+        ) {
+            let at = at.index(row.len());
+            if cut {
+                row.truncate(at);
+                prop_assert_eq!(Recorded::from_bytes(&row), None);
+            } else {
+                row[at] = byte;
+            }
+            if let Some(read) = Recorded::from_bytes(&row) {
+                prop_assert_eq!(Recorded::from_bytes(&read.to_bytes().unwrap()), Some(read));
+            }
+        }
+    }
+}

@@ -224,3 +224,25 @@ fn rules_become_permissions() {
     assert!(!permissions.allows(&caller, "shop.delete", &none));
     assert!(!permissions.allows(&caller, "bank.list", &none));
 }
+
+proptest::proptest! {
+    /// Whatever a file has in it, it is read or refused in a few lines, and what is read is checked
+    /// without a panic.
+    #[test]
+    fn a_damaged_file_is_read_or_refused(
+        edits: Vec<(proptest::sample::Index, char)>, cut: proptest::sample::Index,
+    ) {
+        let mut text: Vec<char> = known::all_set().chars().collect();
+        for (at, character) in edits.iter().take(5) {
+            let at = at.index(text.len());
+            text[at] = *character;
+        }
+        if cut.index(3) == 0 {
+            text.truncate(cut.index(text.len()));
+        }
+        match parse(&text.into_iter().collect::<String>()) {
+            Ok(settings) => drop(settings.check()),
+            Err(error) => proptest::prop_assert!(!error.to_string().is_empty()),
+        }
+    }
+}

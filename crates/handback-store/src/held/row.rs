@@ -217,11 +217,13 @@ pub(super) const fn chunks(size: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use proptest::prelude::*;
 
-    #[test]
-    fn rows_come_back() {
-        let row = Row {
+    use super::*;
+    use crate::coding::damage::damaged;
+
+    fn row() -> Row {
+        Row {
             state: State::Held,
             place: Place::SealedFile,
             is_metered: true,
@@ -234,7 +236,12 @@ mod tests {
             binding: "a\0b".to_owned(),
             kind: "text/plain".to_owned(),
             note: Bytes::from_static(b"note"),
-        };
+        }
+    }
+
+    #[test]
+    fn rows_come_back() {
+        let row = row();
         assert_eq!(Row::decode(row.encode()).unwrap(), row);
         for length in 0..row.encode().len() - row.note.len() {
             assert!(Row::decode(row.encode().slice(..length)).is_err(), "{length}");
@@ -255,6 +262,15 @@ mod tests {
             assert!(Name::parse_file(&name.file()) == Some(name.clone()));
             for other in ["", "x", "../etc", &name.file()[1..], &format!("{}0", name.file())] {
                 assert!(Name::parse_file(other).is_none(), "{other}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_is_written_the_same(row in damaged(vec![row().encode()])) {
+            if let Ok(read) = Row::decode(row.clone()) {
+                prop_assert_eq!(read.encode(), row);
             }
         }
     }

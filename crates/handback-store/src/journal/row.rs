@@ -184,7 +184,22 @@ fn tag(name: &RowName) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::request::RowKind;
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::coding::damage::damaged;
+
+    fn all_states() -> Vec<Bytes> {
+        let states = [
+            State::Reserved,
+            State::Started,
+            State::Committed(Outcome::Bytes(Bytes::from_static(b"out"))),
+            State::Committed(Outcome::Blob([9; 16])),
+            State::Ambiguous,
+            State::Retryable,
+        ];
+        states.map(|state| row(state).encode()).to_vec()
+    }
 
     fn row(state: State) -> Row {
         Row {
@@ -248,6 +263,15 @@ mod tests {
                 let mut edited = stored.to_vec();
                 edited[at] = wrong;
                 assert!(Row::decode(edited.into()).is_err(), "{at} {wrong}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_is_written_the_same(row in damaged(all_states())) {
+            if let Ok(read) = Row::decode(row.clone()) {
+                prop_assert_eq!(read.encode(), row);
             }
         }
     }

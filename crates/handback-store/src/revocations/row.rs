@@ -194,7 +194,22 @@ pub(super) fn number_of(key: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::coding::damage::damaged;
+
+    fn all_kinds() -> Vec<Bytes> {
+        let nobody = VerifiedPrincipal::unauthenticated();
+        let kinds = [
+            Revocation::principal(&nobody),
+            Revocation::session("id"),
+            Revocation::slot(SlotNumber::FIRST),
+            Revocation::before(7),
+            Revocation::principal_before(&nobody, 7),
+        ];
+        kinds.map(|kind| kind.encode(9)).to_vec()
+    }
 
     #[test]
     fn rows_come_back_and_nothing_else_is_read() {
@@ -215,5 +230,14 @@ mod tests {
         }
         assert!(Revocation::decode(vec![1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 16].into()).is_err());
         assert_eq!(number_of(&key(77)), Some(77));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_is_written_the_same(row in damaged(all_kinds())) {
+            if let Ok(read) = Revocation::decode(row.clone()) {
+                prop_assert_eq!(read.0.encode(read.1), row);
+            }
+        }
     }
 }

@@ -98,7 +98,14 @@ pub(super) fn entry_written(value: &Bytes) -> Millis {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::coding::damage::damaged;
+
+    fn row() -> Row {
+        Row { binding: "a\0b".to_owned(), created: 1, used: 2, value: Bytes::from_static(b"value") }
+    }
     use crate::coding::hex;
 
     #[test]
@@ -111,12 +118,7 @@ mod tests {
 
     #[test]
     fn rows_come_back() {
-        let row = Row {
-            binding: "a\0b".to_owned(),
-            created: 1,
-            used: 2,
-            value: Bytes::from_static(b"value"),
-        };
+        let row = row();
         assert_eq!(Row::decode(row.encode()).unwrap(), row);
         for length in 0..row.encode().len() - row.value.len() {
             assert!(Row::decode(row.encode().slice(..length)).is_err());
@@ -124,5 +126,14 @@ mod tests {
         let mut newer = row.encode().to_vec();
         newer[0] = 2;
         assert!(Row::decode(newer.into()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_is_written_the_same(row in damaged(vec![row().encode()])) {
+            if let Ok(read) = Row::decode(row.clone()) {
+                prop_assert_eq!(read.encode(), row);
+            }
+        }
     }
 }
