@@ -109,7 +109,8 @@ mod tests {
             let (alice, bob) = (peers.caller(1), peers.caller(2));
             let (alice, bob) = (alice.principal(), bob.principal());
             let sealed = ids.seal(alice, &session, &id).unwrap();
-            prop_assert_eq!(ids.open(alice, &session, &sealed).unwrap(), Some(id));
+            let opened = ids.open(alice, &session, &sealed).unwrap();
+            prop_assert_eq!(opened.payload(), id.as_bytes());
             prop_assert!(ids.open(bob, &session, &sealed).is_err());
             let other = format!("{session}x");
             prop_assert!(ids.open(alice, &other, &sealed).is_err());

@@ -107,6 +107,7 @@ fn is_json(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -150,14 +151,6 @@ mod tests {
         let raw = Recorded::Done(Content::Raw(bytes::Bytes::from_static(b" {\"a\": [1]} ")));
         assert_eq!(kept(raw.clone(), 100), raw);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
 
     fn rows() -> Vec<Vec<u8>> {
         let outcomes = [

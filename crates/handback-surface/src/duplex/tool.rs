@@ -156,7 +156,7 @@ impl ToolRun {
             tokio::select! {
                 biased;
                 // It was aborted, or it is gone.
-                () = output.wait_for(is_over).map(drop) => return Err(Stop::Over),
+                () = output.wait_for(|output| is_over(output.as_ref())).map(drop) => return Err(Stop::Over),
                 Some(first) = told.recv() => {
                     let count = write(&mut self.output, &mut there, first, &mut told).await?;
                     written.send_modify(|written| *written += count);
@@ -234,8 +234,8 @@ async fn feed(input: &mut Input, mut after: u64, chunks: mpsc::Sender<Bytes>) ->
     }
 }
 
-fn is_over(output: &Option<View>) -> bool {
-    output.as_ref().is_none_or(|view| view.closed)
+fn is_over(output: Option<&View>) -> bool {
+    output.is_none_or(|view| view.closed)
 }
 
 /// Writes what the tool has told, all that waits in one commit; gives how many that were.

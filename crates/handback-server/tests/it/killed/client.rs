@@ -280,8 +280,8 @@ impl Open {
         loop {
             if let Some(body) = whole(self.door, &self.got) {
                 let text = String::from_utf8(body).unwrap();
-                let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-                let message = data.filter(|data| !data.is_empty()).next_back();
+                let mut data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+                let message = data.rfind(|data| !data.is_empty());
                 let message = serde_json::from_str(message.unwrap_or(&text));
                 return Some(message.unwrap_or_else(|error| panic!("{error}: {text}")));
             }
