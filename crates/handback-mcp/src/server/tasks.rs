@@ -446,3 +446,50 @@ fn time(ms: Millis) -> String {
     let ms = i64::try_from(ms).unwrap_or(i64::MAX);
     Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |time| time.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rows() -> Vec<Vec<u8>> {
+        let states = [
+            State::Working,
+            State::InputRequired(json!({"sure": {"method": "elicitation/create"}})),
+            State::Completed(json!({"content": [{"type": "text", "text": "é\n"}]})),
+            State::CompletedLong([7; 16]),
+            State::Failed(json!({"code": -32603, "message": "no"})),
+            State::Cancelled,
+        ];
+        let row = |state| Record {
+            owner: "a\0b".to_owned(),
+            instance: [1; 16],
+            start: u64::MAX,
+            created_ms: 1,
+            updated_ms: 2,
+            state,
+        };
+        states.map(|state| serde_json::to_vec(&row(state)).unwrap()).to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn a_row_that_is_read_comes_back(
+            mut row in prop::sample::select(rows()), at: prop::sample::Index, byte: u8, cut: bool,
+        ) {
+            let at = at.index(row.len());
+            if cut {
+                row.truncate(at);
+                prop_assert!(serde_json::from_slice::<Record>(&row).is_err());
+            } else {
+                row[at] = byte;
+            }
+            if let Ok(read) = serde_json::from_slice::<Record>(&row) {
+                let written = serde_json::to_vec(&read).unwrap();
+                let again: Record = serde_json::from_slice(&written).unwrap();
+                prop_assert_eq!(serde_json::to_vec(&again).unwrap(), written);
+            }
+        }
+    }
+}

@@ -202,3 +202,25 @@ fn put(usage: Usage, now: Millis) -> Change {
 fn contended() -> StoreError {
     StoreError::Unavailable("too many others hold values for the same caller".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::coding::damage::damaged;
+
+    fn rows() -> Vec<Bytes> {
+        let row = |counted_at| Usage { used: 1, turn: 2, counted_at }.encode();
+        [None, Some(3)].map(row).to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_is_written_the_same(row in damaged(rows())) {
+            if let Ok(read) = Usage::decode(row.clone()) {
+                prop_assert_eq!(read.encode(), row);
+            }
+        }
+    }
+}

@@ -234,6 +234,15 @@ mod tests {
 
     proptest! {
         #[test]
+        fn counts_that_are_read_are_written_the_same(
+            row in damaged(vec![Counts { added: 7, lifted: 1 }.encode()]),
+        ) {
+            if let Ok(read) = Counts::decode(row.clone()) {
+                prop_assert_eq!(read.encode(), row);
+            }
+        }
+
+        #[test]
         fn whatever_is_read_is_written_the_same(row in damaged(all_kinds())) {
             if let Ok(read) = Revocation::decode(row.clone()) {
                 prop_assert_eq!(read.0.encode(read.1), row);
