@@ -1,5 +1,7 @@
 //! How long and how deep a body may be.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
@@ -21,10 +23,16 @@ pub enum BodyError {
     /// It is nested deeper than allowed.
     #[error("the body is nested deeper than {MAX_JSON_DEPTH} levels")]
     TooDeep,
+    /// It took longer than allowed.
+    #[error("the body did not arrive in time")]
+    TooSlow,
     /// It did not arrive.
     #[error("the body did not arrive")]
     Broken,
 }
+
+/// How long a body may take to come in: who sends it byte by byte holds a place that others want.
+pub const BODY_TIME: Duration = Duration::from_secs(60);
 
 /// Takes a body in, as far as it is allowed to go.
 ///

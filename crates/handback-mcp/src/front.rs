@@ -16,8 +16,8 @@ use handback_store::Kv;
 use handback_store::revocations::Subject;
 use handback_store::sessions::SessionOptions;
 use handback_token::{Operation, Outside, Reason, Sealer};
-use handback_tool::Surface;
 use handback_tool::gate::{Back, Gate, OUTLIVED};
+use handback_tool::{Surface, is_unambiguous};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body;
@@ -209,7 +209,7 @@ impl<H: ServerHandler> Front<H> {
 impl<H: ServerHandler> Inner<H> {
     /// A request of the old era, from its owner's check to the ids in its answer.
     async fn legacy(
-        &self,
+        self: &Arc<Self>,
         mut request: Request<Full<Bytes>>,
         caller: &VerifiedPrincipal,
     ) -> Result<Box<Reply>, Box<Reply>> {
@@ -219,16 +219,34 @@ impl<H: ServerHandler> Inner<H> {
             let id = self.opened(caller, session, &id).await?;
             request.headers_mut().insert(LAST_EVENT_HEADER, id);
         }
-        let may_begin = session.is_none() && request.method() == Method::POST;
+        let (answered, session) = match session {
+            Some(session) => {
+                let answered = self.legacy.handle(request);
+                (OwnedSessions::on_behalf_of(caller, answered).await, Some(session))
+            }
+            None => {
+                let (this, caller) = (Arc::clone(self), caller.clone());
+                // Whoever hangs up: a session that has begun gets its owner, or ends.
+                let begin = tokio::spawn(async move { this.begin(request, &caller).await });
+                begin.await.unwrap_or_else(|_| Err(no_sessions()))?
+            }
+        };
+        Ok(Box::new(self.with_sealed_ids(answered, caller.clone(), session)))
+    }
+
+    /// A request that names no session, and may begin one.
+    async fn begin(
+        &self,
+        request: Request<Full<Bytes>>,
+        caller: &VerifiedPrincipal,
+    ) -> Result<(Reply, Option<String>), Box<Reply>> {
+        let may_begin = request.method() == Method::POST;
         if may_begin && self.live.sessions.read().await.len() >= self.sessions_max {
             return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions"));
         }
         let answered = OwnedSessions::on_behalf_of(caller, self.legacy.handle(request)).await;
-        let session = match session {
-            Some(session) => Some(session),
-            None => self.begun(&answered, caller).await?,
-        };
-        Ok(Box::new(self.with_sealed_ids(answered, caller.clone(), session)))
+        let session = self.begun(&answered, caller).await?;
+        Ok((answered, session))
     }
 
     /// The session that a request names, if it is the caller's.
@@ -261,7 +279,7 @@ impl<H: ServerHandler> Inner<H> {
             }
             Err(error) => {
                 tracing::error!(%error, "sessions can not be read");
-                Err(plain(StatusCode::SERVICE_UNAVAILABLE, "sessions are not available"))
+                Err(no_sessions())
             }
         }
     }
@@ -297,7 +315,7 @@ impl<H: ServerHandler> Inner<H> {
             // It has ended, or it ends now.
             let _ = handle.close().await;
         }
-        Err(plain(StatusCode::SERVICE_UNAVAILABLE, "sessions are not available"))
+        Err(no_sessions())
     }
 
     /// The id of an event as the store of events knows it.
@@ -372,14 +390,20 @@ const fn event_of<'a>(principal: &'a VerifiedPrincipal, text: &'a str) -> Back<'
 
 /// Takes in the body of a message.
 async fn take<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, Box<Reply>> {
-    let body = bounds::collect(body).await.map_err(|error| {
+    let body = tokio::time::timeout(bounds::BODY_TIME, bounds::collect(body)).await;
+    let body = body.unwrap_or(Err(BodyError::TooSlow)).map_err(|error| {
         let status = match error {
+            BodyError::TooSlow => StatusCode::REQUEST_TIMEOUT,
             BodyError::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             BodyError::TooDeep | BodyError::Broken => StatusCode::BAD_REQUEST,
         };
         rpc_error(status, INVALID_REQUEST, &error.to_string())
     })?;
     match serde_json::from_slice::<serde::de::IgnoredAny>(&body) {
+        Ok(_) if !is_unambiguous(&body) => {
+            let message = "a member of the message is there twice";
+            Err(rpc_error(StatusCode::BAD_REQUEST, INVALID_REQUEST, message))
+        }
         Ok(_) => Ok(body),
         Err(_) => Err(rpc_error(StatusCode::BAD_REQUEST, PARSE_ERROR, "the body is not JSON")),
     }
@@ -391,6 +415,10 @@ fn without_inside(reply: Reply) -> Reply {
         return reply;
     }
     *plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
+}
+
+fn no_sessions() -> Box<Reply> {
+    plain(StatusCode::SERVICE_UNAVAILABLE, "sessions are not available")
 }
 
 fn no_session() -> Box<Reply> {

@@ -170,6 +170,9 @@ impl Router {
             return revoke::handle(request, &caller, gate, time()).await;
         }
         if request.uri().path() == duplex::PATH {
+            let mut request = request;
+            let again = self.identity.again(request.headers());
+            request.extensions_mut().insert(again);
             return self.duplex.handle(request, &caller);
         }
         self.streams.handle(request, caller.principal()).await

@@ -173,6 +173,10 @@ impl ClientMessage {
     ///
     /// [`BadMessage`] if it is none.
     pub fn decode(message: &[u8]) -> Result<Self, BadMessage> {
+        // A list of the members would be taken for them.
+        if message.trim_ascii_start().first() != Some(&b'{') {
+            return Err(BadMessage("it is no object".to_owned()));
+        }
         serde_json::from_slice(message)
             .map_err(|error| BadMessage(error.to_string().chars().take(REASON_CHARS_MAX).collect()))
     }

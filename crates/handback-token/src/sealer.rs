@@ -33,6 +33,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use rand_core::CryptoRng;
 
@@ -115,6 +116,12 @@ impl Sealer {
     pub const fn cursor_born_after(&self, expires_at: UnixTime) -> UnixTime {
         let longest = self.cursor.ttl_s as u64 + ROUNDING_S;
         UnixTime::from_secs(expires_at.as_secs().saturating_sub(longest))
+    }
+
+    /// How long request state is good.
+    #[must_use]
+    pub const fn state_life(&self) -> Duration {
+        Duration::from_secs(self.state.ttl_s as u64)
     }
 
     /// Binds the context of one call. What the bound sealer seals opens under this context only.

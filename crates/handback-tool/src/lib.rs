@@ -27,6 +27,7 @@ mod registry;
 mod request;
 mod revoked;
 mod tool;
+mod unique;
 
 pub use clock::Clock;
 pub use context::{Abilities, CallContext, EVENTS_WAITING_MAX, Event, EventSink, Round};
@@ -44,3 +45,4 @@ pub use request::{
 };
 pub use revoked::RevocationWatch;
 pub use tool::Tool;
+pub use unique::is_unambiguous;

@@ -222,6 +222,37 @@ enum Turn {
     Made(Recorded),
 }
 
+/// What the journal says, on its way from the disk to who asked. Who is gone by then has not started
+/// the call: it is free again.
+struct Delivered {
+    journal: Arc<CallJournal>,
+    reserved: Reserved,
+    now_ms: Millis,
+}
+
+impl Delivered {
+    fn take(mut self) -> Reserved {
+        // Of what stays, nothing has to be freed.
+        std::mem::replace(&mut self.reserved, Reserved::Mismatch)
+    }
+}
+
+impl Drop for Delivered {
+    fn drop(&mut self) {
+        let reserved = std::mem::replace(&mut self.reserved, Reserved::Mismatch);
+        let Reserved::New(mut reservation) = reserved else { return };
+        let (journal, now_ms) = (Arc::clone(&self.journal), self.now_ms);
+        // Without a runtime the process is ending, and the next one sees what is left.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn_blocking(move || {
+                if let Err(error) = journal.release(&mut reservation, now_ms) {
+                    tracing::error!(%error, "a call that nobody waited for was not freed");
+                }
+            });
+        }
+    }
+}
+
 /// The right to make a call, and the duty to record what came of it, if it is to be.
 #[derive(Default)]
 struct Permit {
@@ -325,9 +356,12 @@ impl Shared {
         };
         let until = tokio::time::Instant::now() + call.tool.definition().time_limit;
         loop {
-            let reserve =
-                move |journal: &CallJournal, now| journal.reserve(&wanted, &mut rand::rng(), now);
-            let (call_id, is_here) = match self.journal(reserve).await? {
+            let journal = Arc::clone(&self.parts.journal);
+            let reserve = move |_: &CallJournal, now_ms| {
+                let reserved = journal.reserve(&wanted, &mut rand::rng(), now_ms)?;
+                Ok(Delivered { journal, reserved, now_ms })
+            };
+            let (call_id, is_here) = match self.journal(reserve).await?.take() {
                 Reserved::New(reservation) => {
                     let flight = Some(self.flights.start(reservation.call_id()));
                     return Ok(Turn::Make(Permit { reservation: Some(reservation), flight }));

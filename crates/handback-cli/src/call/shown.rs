@@ -24,9 +24,14 @@ pub(super) fn given(given: &Given, output: Output) -> Result<Exit, Failure> {
         output.note("replayed", "this is the answer to an earlier call with the same key");
     }
     if let Some(cursor) = next_cursor {
-        output.note("next page", &format!("the same command with --cursor {cursor}"));
+        output.note("next page", &format!("the same command with --cursor {}", word(cursor)));
     }
     Ok(Exit::OK)
+}
+
+/// A server's word as a shell takes it: one word, with nothing in it that a terminal obeys.
+pub(super) fn word(of_server: &str) -> String {
+    text::shell_word(&text::one_line(of_server))
 }
 
 /// JSON as it came to people, without what a terminal would take for commands, and a line with

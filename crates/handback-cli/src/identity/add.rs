@@ -59,28 +59,33 @@ pub(super) fn run(args: &AddArgs, output: Output) -> Result<Exit, Failure> {
     let entry = Entry::new(&token, &args.subject, &args.scopes, expires_at)
         .map_err(|error| Failure::usage(error).about("there can be no such entry".to_owned()))?;
     IdentityFile::open(&path, true)?.add(&entry.to_string())?;
-    output.answer(&Added {
+    let added = Added {
         token: token.dangerous_text(),
         subject: entry.name(),
         scopes: entry.scopes().iter().collect(),
         expires_at: args.expires.map(text::rfc3339),
         file: path.display().to_string(),
-    })?;
+    };
+    output.answer(&added)?;
+    output.note("token", &added.about());
     Ok(Exit::OK)
 }
 
-impl fmt::Display for Added<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { token, subject, file, .. } = self;
+impl Added<'_> {
+    fn about(&self) -> String {
+        let Self { subject, file, .. } = self;
         let scopes = if self.scopes.is_empty() { "none".to_owned() } else { self.scopes.join(" ") };
         let until = self.expires_at.as_deref().unwrap_or("it is removed");
-        write!(
-            f,
-            "{token}
-
-This is the token of {subject}, and it is not shown again. Scopes: {scopes}. Good until {until}.
-Its digest is in {file}. Callers send it so:
-  Authorization: Bearer TOKEN"
+        format!(
+            "of {subject}, not shown again; scopes: {scopes}; good until {until}; its digest is in \
+             {file}. Callers send it so: Authorization: Bearer TOKEN"
         )
+    }
+}
+
+/// The token alone: stdout may be the file of a client.
+impl fmt::Display for Added<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.token)
     }
 }

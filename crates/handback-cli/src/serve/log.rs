@@ -69,11 +69,10 @@ struct Teller {
 
 impl Subscriber for Teller {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // The warnings of rmcp repeat what clients are answered, and any of them can cause as many
-        // as it likes.
+        // What rmcp says repeats what clients are answered, or that they hung up; any of them can
+        // cause as much of it as it likes.
         let is_rmcp = metadata.target().starts_with("rmcp");
-        let least = if is_rmcp { Level::ERROR } else { Level::WARN };
-        metadata.is_event() && *metadata.level() <= least
+        metadata.is_event() && !is_rmcp && *metadata.level() <= Level::WARN
     }
 
     fn event(&self, event: &Event<'_>) {

@@ -16,6 +16,9 @@ use crate::backoff::Backoff;
 use crate::bearer::BearerToken;
 use crate::http::{Base, Http, HttpError};
 
+/// A server that wants a longer pause is left alone: it is better to say so than to wait in silence.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// How long a call may take, unless said otherwise: several times what servers allow by default.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -140,6 +143,7 @@ impl Tools {
             };
             attempts += 1;
             let hint = match error.again(call.is_keyed()) {
+                Some(Some(hint)) if hint > PATIENCE => return Err(error),
                 Some(hint) if attempts < self.attempts_max => hint,
                 _ => return Err(error),
             };

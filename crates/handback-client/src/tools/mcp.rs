@@ -68,6 +68,7 @@ struct Params<'a> {
 /// A message of the server: a notification, or the answer.
 #[derive(Deserialize)]
 struct Heard {
+    id: Option<Value>,
     method: Option<String>,
     params: Option<Value>,
     result: Option<Box<RawValue>>,
@@ -164,10 +165,22 @@ impl McpTools {
         }
         let answer = read_to_end(answer, limits).await?;
         match serde_json::from_slice::<Heard>(&answer.body) {
-            Ok(Heard { result: Some(result), .. }) => Ok(result),
+            Ok(Heard { result: Some(result), id, .. }) => own(id.as_ref(), result),
             Ok(Heard { error: Some(error), .. }) => Err(refused(error)),
+            // It did not refuse: whether the call was made is not known.
+            _ if answer.status.is_success() => {
+                Err(ToolsError::Lost("the answer is no message".to_owned()))
+            }
             _ => Err(Refused::of(&answer).into()),
         }
+    }
+}
+
+/// A result, if it is that of the request.
+fn own(id: Option<&Value>, result: Box<RawValue>) -> Result<Box<RawValue>, ToolsError> {
+    match id == Some(&ID.into()) {
+        true => Ok(result),
+        false => Err(ToolsError::Misbehaved("the answer is to another request")),
     }
 }
 
@@ -202,7 +215,7 @@ async fn watched(
         let heard: Heard = serde_json::from_str(&event.data)
             .map_err(|_| ToolsError::Misbehaved("an event is no message"))?;
         match heard {
-            Heard { result: Some(result), .. } => return Ok(result),
+            Heard { result: Some(result), id, .. } => return own(id.as_ref(), result),
             Heard { error: Some(error), .. } => return Err(refused(error)),
             Heard { method: Some(method), params: Some(params), .. } => {
                 if let Some(event) = told(&method, &params) {

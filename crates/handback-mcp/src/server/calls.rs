@@ -52,7 +52,9 @@ impl Incoming {
         let mut arguments = arguments.unwrap_or_default();
         let tool = server.pipeline.registry().named(&caller, operation, &name);
         let is_paginated = tool.is_some_and(|tool| tool.definition().is_paginated());
-        let cursor = match arguments.remove(CURSOR_ARGUMENT).filter(|_| is_paginated) {
+        // To a tool that does not page it is an argument like others.
+        let given = is_paginated.then(|| arguments.remove(CURSOR_ARGUMENT)).flatten();
+        let cursor = match given {
             None => None,
             Some(Value::String(cursor)) => Some(cursor),
             Some(_) => {
@@ -202,20 +204,28 @@ pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
-/// The idempotency key of a request: of the message, or of the headers it came with.
+/// The idempotency key of a request: of the message, or of the headers it came with. It may be said
+/// in several places, but not differently: a call under the wrong key is a second call.
 fn key(context: &RequestContext<RoleServer>) -> Result<Option<String>, ErrorData> {
+    let bad = |message: String| ErrorData::invalid_params(message, None);
+    let mut keys = Vec::new();
     if let Some(key) = context.meta.get(KEY_META) {
         let text = key.as_str().map(str::to_owned);
-        let message = format!("`_meta[\"{KEY_META}\"]` is a string");
-        return text.map(Some).ok_or_else(|| ErrorData::invalid_params(message, None));
+        keys.push(text.ok_or_else(|| bad(format!("`_meta[\"{KEY_META}\"]` is a string")))?);
     }
-    let Some(parts) = context.extensions.get::<Parts>() else { return Ok(None) };
-    let named = |name: &str| parts.headers.get(name);
-    let Some(key) = named("idempotency-key").or_else(|| named("x-idempotency-key")) else {
-        return Ok(None);
-    };
-    let text = key.to_str().map(str::to_owned).map(Some);
-    text.map_err(|_| ErrorData::invalid_params("the idempotency key is no text", None))
+    if let Some(parts) = context.extensions.get::<Parts>() {
+        for name in ["idempotency-key", "x-idempotency-key"] {
+            for value in parts.headers.get_all(name) {
+                let text = value.to_str().map(str::to_owned);
+                keys.push(text.map_err(|_| bad("the idempotency key is no text".to_owned()))?);
+            }
+        }
+    }
+    keys.dedup();
+    match keys.len() {
+        0 | 1 => Ok(keys.pop()),
+        _ => Err(bad("there are two idempotency keys".to_owned())),
+    }
 }
 
 fn abilities(context: &RequestContext<RoleServer>) -> Abilities {

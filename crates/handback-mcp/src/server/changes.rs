@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
 
 use rmcp::RoleServer;
 use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::{Peer, SubscriptionSink};
+use tokio::time::timeout;
 
 use super::session::Session;
 
@@ -15,61 +19,82 @@ use super::session::Session;
 #[derive(Clone, Default)]
 pub struct Changes(Arc<Mutex<Listeners>>);
 
+/// How long one who listens is waited for: who does not read holds nobody else up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whether one who listens may read a resource.
+type MayRead = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 #[derive(Default)]
 struct Listeners {
     next: u64,
-    sinks: BTreeMap<u64, SubscriptionSink>,
+    sinks: BTreeMap<u64, (SubscriptionSink, MayRead)>,
     sessions: Vec<(Peer<RoleServer>, Arc<Session>)>,
 }
 
 impl Changes {
     /// The list of tools has changed.
     pub async fn tools(&self) {
-        for sink in self.all() {
-            // One that did not ask for this, or is gone, is told nothing.
-            let _ = sink.notify_tool_list_changed().await;
-        }
-        for (peer, _) in self.sessions() {
-            let _ = peer.notify_tool_list_changed().await;
-        }
+        self.tell_all(
+            async |sink| drop(sink.notify_tool_list_changed().await),
+            async |peer| drop(peer.notify_tool_list_changed().await),
+        )
+        .await;
     }
 
     /// The list of prompts has changed.
     pub async fn prompts(&self) {
-        for sink in self.all() {
-            let _ = sink.notify_prompt_list_changed().await;
-        }
-        for (peer, _) in self.sessions() {
-            let _ = peer.notify_prompt_list_changed().await;
-        }
+        self.tell_all(
+            async |sink| drop(sink.notify_prompt_list_changed().await),
+            async |peer| drop(peer.notify_prompt_list_changed().await),
+        )
+        .await;
     }
 
     /// The list of resources has changed.
     pub async fn resources(&self) {
-        for sink in self.all() {
-            let _ = sink.notify_resource_list_changed().await;
-        }
-        for (peer, _) in self.sessions() {
-            let _ = peer.notify_resource_list_changed().await;
-        }
+        self.tell_all(
+            async |sink| drop(sink.notify_resource_list_changed().await),
+            async |peer| drop(peer.notify_resource_list_changed().await),
+        )
+        .await;
     }
 
-    /// A resource has changed.
+    /// A resource has changed. Those hear of it who asked for it, and may read it.
     pub async fn resource(&self, uri: &str) {
-        for sink in self.all() {
-            let _ = sink.notify_resource_updated(uri).await;
-        }
-        for (peer, _) in self.sessions().into_iter().filter(|(_, session)| session.follows(uri)) {
-            let updated = ResourceUpdatedNotificationParam::new(uri);
-            let _ = peer.notify_resource_updated(updated).await;
-        }
+        let mut sinks = self.sinks();
+        sinks.retain(|(_, may_read)| may_read(uri));
+        let sinks = sinks.iter().map(async |(sink, _)| {
+            let told = sink.notify_resource_updated(uri);
+            let _ = timeout(PATIENCE, told).await;
+        });
+        let mut sessions = self.sessions();
+        sessions.retain(|(_, session)| session.follows(uri));
+        let sessions = sessions.iter().map(async |(peer, _)| {
+            let told = peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri));
+            let _ = timeout(PATIENCE, told).await;
+        });
+        join(join_all(sinks), join_all(sessions)).await;
     }
 
-    pub(super) fn enter(&self, sink: SubscriptionSink) -> Listening {
+    /// Tells everybody, each on its own. One that did not ask for this, or is gone, is told nothing.
+    async fn tell_all(
+        &self,
+        sink: impl AsyncFn(&SubscriptionSink),
+        peer: impl AsyncFn(&Peer<RoleServer>),
+    ) {
+        let (sinks, sessions) = (self.sinks(), self.sessions());
+        let sinks = sinks.iter().map(async |(one, _)| drop(timeout(PATIENCE, sink(one)).await));
+        let sessions =
+            sessions.iter().map(async |(one, _)| drop(timeout(PATIENCE, peer(one)).await));
+        join(join_all(sinks), join_all(sessions)).await;
+    }
+
+    pub(super) fn enter(&self, sink: SubscriptionSink, may_read: MayRead) -> Listening {
         let mut listeners = self.lock();
         let key = listeners.next;
         listeners.next += 1;
-        listeners.sinks.insert(key, sink);
+        listeners.sinks.insert(key, (sink, may_read));
         Listening { changes: self.clone(), key }
     }
 
@@ -88,7 +113,7 @@ impl Changes {
         sessions.clone()
     }
 
-    fn all(&self) -> Vec<SubscriptionSink> {
+    fn sinks(&self) -> Vec<(SubscriptionSink, MayRead)> {
         self.lock().sinks.values().cloned().collect()
     }
 

@@ -2,6 +2,8 @@
 
 #![expect(deprecated, reason = "log levels and subscriptions of older clients")]
 
+use std::sync::Arc;
+
 use handback_token::Operation;
 use handback_tool::{Answer, Continuation, Definition, Kind, Refusal, Reply, TaskMode};
 use rmcp::model::{
@@ -25,6 +27,7 @@ use super::answers::{
 };
 use super::calls::{Incoming, is_modern, level_name};
 use super::lists::{List, entry_of};
+use super::session::RESOURCES_MAX;
 use super::tasks::SLOW_AFTER;
 
 /// Values of a completion at most, as the protocol has it.
@@ -91,8 +94,18 @@ impl McpServer {
                 return self.told_result(&incoming, ended);
             }
         }
-        let task = self.tasks.adopt(self, incoming, running.call, cancel).await?;
-        Ok(CallToolResponse::Task(task))
+        match self.tasks.adopt(self, incoming.clone(), running.call, cancel).await {
+            Ok(task) => return Ok(CallToolResponse::Task(task)),
+            // Nothing has begun.
+            Err((_, error)) if is_at_once => return Err(error),
+            Err((call, _)) => running.call = call,
+        }
+        // It is at work: refused now, it might be made again.
+        let ended = tokio::select! {
+            ended = running.told(context) => ended,
+            () = context.ct.cancelled() => return Err(protocol_error(&Refusal::Cancelled)),
+        };
+        self.told_result(&incoming, ended)
     }
 
     /// What a round of a modern client's call is answered with.
@@ -113,7 +126,7 @@ impl McpServer {
         }
     }
 
-    fn definition(&self, incoming: &Incoming) -> Option<Definition> {
+    pub(super) fn definition(&self, incoming: &Incoming) -> Option<Definition> {
         let Incoming { caller, operation, name, .. } = incoming;
         let tool = self.pipeline.registry().named(caller, *operation, name)?;
         Some(tool.definition().clone())
@@ -347,11 +360,19 @@ impl ServerHandler for McpServer {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(requested.supported_by(&self.get_info().capabilities))
+        let mut accepted = requested.supported_by(&self.get_info().capabilities);
+        if let Some(resources) = &mut accepted.resource_subscriptions {
+            resources.truncate(RESOURCES_MAX);
+        }
+        Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let _listening = self.changes.enter(context.sink().clone());
+        let caller = self.caller(context.request_context())?;
+        let pipeline = Arc::clone(&self.pipeline);
+        let may_read =
+            move |uri: &str| pipeline.registry().named(&caller, Operation::Read, uri).is_some();
+        let _listening = self.changes.enter(context.sink().clone(), Arc::new(may_read));
         context.cancelled().await;
         Ok(())
     }

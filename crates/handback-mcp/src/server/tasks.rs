@@ -54,7 +54,7 @@ const RESULT_BYTES_MAX: usize = 512 << 20;
 /// Tasks of one caller that are under way at a time.
 const TASKS_PER_CALLER_MAX: usize = 64;
 
-/// Rounds of answers that wait for a task.
+/// Answers that wait for a task.
 const UPDATES_WAITING_MAX: usize = 8;
 
 /// The tasks of a server. Clones are the same tasks.
@@ -75,7 +75,14 @@ struct Shared {
 struct Live {
     owner: String,
     cancel: CancellationToken,
-    answers: mpsc::Sender<Map<String, Value>>,
+    answers: mpsc::Sender<Update>,
+}
+
+/// Answers to the questions of one round. Those that come late are not taken for answers to the
+/// questions after them, which may have the same names.
+struct Update {
+    round: u64,
+    answers: Map<String, Value>,
 }
 
 /// A record, as it is stored.
@@ -86,6 +93,10 @@ struct Record {
     start: u64,
     created_ms: Millis,
     updated_ms: Millis,
+    /// How long a call of it may take.
+    longest_ms: Millis,
+    /// How often it has asked.
+    round: u64,
     state: State,
 }
 
@@ -117,47 +128,44 @@ impl Tasks {
         }))
     }
 
-    /// A call that is under way becomes a task, which is recorded when this returns.
+    /// A call that is under way becomes a task, which is recorded when this returns. One that cannot
+    /// become a task comes back, with the reason: it may have been at work.
     pub(super) async fn adopt(
         &self,
         server: &McpServer,
         incoming: Incoming,
         call: UnderWay,
         cancel: CancellationToken,
-    ) -> Result<CreateTaskResult, ErrorData> {
+    ) -> Result<CreateTaskResult, (UnderWay, ErrorData)> {
         let id = Handle::generate(&mut rand::rng());
         let owner = incoming.caller.principal().binding();
         let (answers, updates) = mpsc::channel(UPDATES_WAITING_MAX);
         {
             let mut live = self.0.lock();
             if live.values().filter(|task| task.owner == owner).count() >= TASKS_PER_CALLER_MAX {
-                return Err(protocol_error(&Refusal::Busy));
+                return Err((call, protocol_error(&Refusal::Busy)));
             }
             live.insert(id, Live { owner: owner.clone(), cancel: cancel.clone(), answers });
         }
+        let listed = Listed { tasks: self.clone(), id };
         let now = (self.0.clock)();
+        let longest = server.definition(&incoming).map(|known| known.longest_call());
+        let longest = longest.unwrap_or_default().as_millis();
         let record = Record {
             owner,
             instance: self.0.instance,
             start: self.0.start,
             created_ms: now,
             updated_ms: now,
+            longest_ms: Millis::try_from(longest).unwrap_or(Millis::MAX),
+            round: 0,
             state: State::Working,
         };
         if let Err(error) = self.0.write(id, &record, Condition::Absent).await {
-            self.0.lock().remove(&id);
-            return Err(error);
+            return Err((call, error));
         }
         let task = record.task(id);
-        let driver = Driver {
-            tasks: self.clone(),
-            server: server.clone(),
-            incoming,
-            id,
-            record,
-            cancel,
-            updates,
-        };
+        let driver = Driver { server: server.clone(), incoming, listed, record, cancel, updates };
         tokio::spawn(driver.drive(call));
         Ok(CreateTaskResult::new(task))
     }
@@ -203,7 +211,7 @@ impl Tasks {
         let sender = self.0.lock().get(&id).map(|live| live.answers.clone());
         if let Some(sender) = sender.filter(|_| !answers.is_empty()) {
             let busy = |_| protocol_error(&Refusal::Busy);
-            sender.try_send(answers).map_err(busy)?;
+            sender.try_send(Update { round: record.round, answers }).map_err(busy)?;
         }
         Ok(())
     }
@@ -230,15 +238,26 @@ impl fmt::Debug for Tasks {
     }
 }
 
+/// A task among those that this process is at, for as long as it is.
+struct Listed {
+    tasks: Tasks,
+    id: Handle,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.tasks.0.lock().remove(&self.id);
+    }
+}
+
 /// Takes a call to its end.
 struct Driver {
-    tasks: Tasks,
     server: McpServer,
     incoming: Incoming,
-    id: Handle,
+    listed: Listed,
     record: Record,
     cancel: CancellationToken,
-    updates: mpsc::Receiver<Map<String, Value>>,
+    updates: mpsc::Receiver<Update>,
 }
 
 impl Driver {
@@ -263,10 +282,10 @@ impl Driver {
             call = self.server.start(&self.incoming, Some(continuation), self.cancel.clone()).call;
         };
         self.set(state).await;
-        self.tasks.0.lock().remove(&self.id);
     }
 
-    /// Asks, and waits for answers; nothing, if the task was cancelled meanwhile.
+    /// Asks, and waits for answers as long as they can be taken; nothing, if the task was cancelled
+    /// meanwhile.
     async fn answers(&mut self, inputs: &Inputs) -> Option<Result<Map<String, Value>, ErrorData>> {
         let asked = questions(inputs, self.incoming.abilities).and_then(|asked| {
             serde_json::to_value(asked).map_err(|_| protocol_error(&Refusal::Broken))
@@ -275,10 +294,16 @@ impl Driver {
             Ok(asked) => asked,
             Err(error) => return Some(Err(error)),
         };
+        self.record.round += 1;
         self.set(State::InputRequired(asked)).await;
+        let life = self.server.pipeline.sealer().state_life();
         let answers = tokio::select! {
-            answers = self.updates.recv() => answers?,
+            answers = answers_of(&mut self.updates, self.record.round) => answers?,
             () = self.cancel.cancelled() => return None,
+            // Nobody waits for who does not come back, and what was asked is not taken any more.
+            () = tokio::time::sleep(life) => {
+                return Some(Err(protocol_error(&Reason::Expired.into())));
+            }
         };
         self.set(State::Working).await;
         Some(Ok(answers))
@@ -293,18 +318,32 @@ impl Driver {
             serde_json::to_value(result).map_err(|_| protocol_error(&Refusal::Broken))
         });
         match result {
-            Ok(result) => self.tasks.0.kept(self.incoming.caller.principal(), result).await,
+            Ok(result) => self.listed.tasks.0.kept(self.incoming.caller.principal(), result).await,
             Err(error) => failed(&error),
         }
     }
 
     async fn set(&mut self, state: State) {
         self.record.state = state;
-        self.record.updated_ms = (self.tasks.0.clock)();
+        self.record.updated_ms = (self.listed.tasks.0.clock)();
         // A record whose store is gone says later that it was cut off.
-        let written = self.tasks.0.write(self.id, &self.record, Condition::Present).await;
+        let written =
+            self.listed.tasks.0.write(self.listed.id, &self.record, Condition::Present).await;
         if let Err(error) = written {
             tracing::error!(error = %error.message, "what became of a task was not recorded");
+        }
+    }
+}
+
+/// The answers to the questions of a round.
+async fn answers_of(
+    updates: &mut mpsc::Receiver<Update>,
+    round: u64,
+) -> Option<Map<String, Value>> {
+    loop {
+        let update = updates.recv().await?;
+        if update.round == round {
+            return Some(update.answers);
         }
     }
 }
@@ -368,7 +407,12 @@ impl Shared {
     async fn write(&self, id: Handle, record: &Record, when: Condition) -> Result<(), ErrorData> {
         let unavailable = || protocol_error(&Refusal::Unavailable);
         let value = Bytes::from(serde_json::to_vec(record).map_err(|_| unavailable())?);
-        let until = Some(record.updated_ms + TASK_LIFE_MS);
+        let until = record.updated_ms.saturating_add(TASK_LIFE_MS);
+        // While it is at work nobody writes.
+        let until = match record.state {
+            State::Working => Some(until.saturating_add(record.longest_ms)),
+            _ => Some(until),
+        };
         let batch = KvBatch {
             conditions: vec![(key(id), when)],
             changes: vec![(key(id), Change::Put { value, until })],
@@ -468,6 +512,8 @@ mod tests {
             start: u64::MAX,
             created_ms: 1,
             updated_ms: 2,
+            longest_ms: 3,
+            round: 4,
             state,
         };
         states.map(|state| serde_json::to_vec(&row(state)).unwrap()).to_vec()

@@ -43,6 +43,7 @@ struct Disk {
     ring: KeyRing,
     instance: InstanceId,
     time: Arc<AtomicU64>,
+    config: SealerConfig,
 }
 
 impl Disk {
@@ -53,6 +54,7 @@ impl Disk {
             ring: KeyRing::generate(&mut rand::rng(), ring::Mode::Sealed, now),
             instance: InstanceId::generate(&mut rand::rng()),
             time: Arc::new(AtomicU64::new(START_MS)),
+            config: SealerConfig::default(),
         }
     }
 }
@@ -77,7 +79,7 @@ impl Site {
             let hands = hands.clone();
             Arc::new(move || hands.now_ms())
         };
-        let sealer = Arc::new(Sealer::new(&disk.ring, SealerConfig::default()).unwrap());
+        let sealer = Arc::new(Sealer::new(&disk.ring, disk.config.clone()).unwrap());
         let effects = Arc::new(Effects {
             count: AtomicUsize::new(0),
             entered: Semaphore::new(0),
@@ -89,6 +91,7 @@ impl Site {
         registry.add(Pay(Arc::clone(&effects))).unwrap();
         registry.add(Work { name: "work", effects: Arc::clone(&effects) }).unwrap();
         registry.add(Work { name: "long_work", effects: Arc::clone(&effects) }).unwrap();
+        registry.add(TwoRounds).unwrap();
         registry.add(Note).unwrap();
         registry.add(Chatter).unwrap();
         for number in 0..250 {
@@ -106,7 +109,7 @@ impl Site {
             revocations: RevocationWatch::new(Arc::clone(kv), hands.now_ms()).unwrap(),
             audit: Arc::new(NoAudit),
             clock: Arc::new(hands),
-            in_flight_max: 64,
+            in_flight_max: 100,
             result_bytes_max: 1 << 20,
         });
         let about = About { name: "test".to_owned(), version: "0".to_owned(), instructions: None };
@@ -273,6 +276,26 @@ impl Tool for Work {
     }
 }
 
+/// A task that asks the same question twice.
+struct TwoRounds;
+
+impl Tool for TwoRounds {
+    type Args = Value;
+
+    fn definition(&self) -> Definition {
+        Definition::tool("two_rounds", "Asks twice.").long()
+    }
+
+    async fn call(&self, _args: Value, ctx: &CallContext) -> Result<Outcome, ToolError> {
+        let asked = match ctx.request_state::<u32>()? {
+            Round::Opened(2) => return Ok(Outcome::text("sure")),
+            Round::Opened(_) => 2,
+            _ => 1,
+        };
+        ctx.needs_input(Inputs::new().confirm("sure", format!("Sure, {asked}?")), &asked)
+    }
+}
+
 /// A resource that changes.
 struct Note;
 
@@ -430,7 +453,7 @@ async fn lists_are_paged_for_one_caller() {
         first_cursor.get_or_insert_with(|| next.clone());
         params["cursor"] = next;
     }
-    assert_eq!(names.len(), 255);
+    assert_eq!(names.len(), 256);
     assert_eq!(&names[..3], ["numbers", "pay", "work"]);
     for (user, method) in [(BOB, "tools/list"), (ALICE, "prompts/list"), (NOBODY, "tools/list")] {
         let (_, message) = site.send(user, method, &json!({"cursor": first_cursor})).await;
@@ -495,6 +518,105 @@ async fn a_slow_call_becomes_a_task_and_can_be_cancelled() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(site.effects.dropped.load(Ordering::SeqCst), 1);
+}
+
+impl Site {
+    /// Waits until a task is in another state, and gives what is known of it.
+    async fn task_after(&self, params: &Value, state: &str) -> Value {
+        let changed = async {
+            loop {
+                let task = self.result(ALICE, "tasks/get", params).await;
+                if task["status"] != state {
+                    break task;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), changed).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_slow_call_that_can_be_no_task_is_answered_where_it_was_made() {
+    let site = Site::on(&Disk::new()).await;
+    for _ in 0..64 {
+        let task = site.call(ALICE, "long_work", json!({})).await;
+        assert_eq!(task["resultType"], "task");
+    }
+    let params = json!({"name": "long_work", "arguments": {}});
+    let (_, refused) = site.send(ALICE, "tools/call", &params).await;
+    assert_eq!(refused["error"]["data"]["reason"], "busy", "{refused}");
+    let freed = async {
+        // After it has become slow.
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        site.effects.go_on.add_permits(65);
+    };
+    let (done, ()) = tokio::join!(site.call(ALICE, "work", json!({})), freed);
+    assert!(done["structuredContent"]["worked"].is_number(), "{done}");
+    assert_eq!(site.effects.dropped.load(Ordering::SeqCst), 0, "it was not given up");
+}
+
+#[tokio::test]
+async fn a_late_answer_is_none_to_the_next_question() {
+    let site = Site::on(&Disk::new()).await;
+    for _ in 0..10 {
+        let task = site.call(ALICE, "two_rounds", json!({})).await;
+        let params = json!({"taskId": task["taskId"]});
+        assert_eq!(site.task_after(&params, "working").await["status"], "input_required");
+        let yes = json!({"sure": {"action": "accept", "content": {"confirm": true}}});
+        let answers = json!({"taskId": task["taskId"], "inputResponses": yes});
+        let answer = || site.result(ALICE, "tasks/update", &answers);
+        tokio::join!(answer(), answer(), answer());
+        let asks = loop {
+            let now = site.task_after(&params, "working").await;
+            if now.to_string().contains("Sure, 2?") {
+                break now;
+            }
+            assert_ne!(now["status"], "completed", "{now}");
+        };
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let still = site.result(ALICE, "tasks/get", &params).await;
+        assert_eq!(still["status"], "input_required", "{asks}");
+        answer().await;
+        let ended = site.task_after(&params, "input_required").await;
+        assert!(ended["status"] == "working" || ended["status"] == "completed", "{ended}");
+        assert_eq!(site.task_after(&params, "working").await["status"], "completed");
+    }
+}
+
+#[tokio::test]
+async fn a_task_does_not_wait_for_answers_for_ever() {
+    let mut disk = Disk::new();
+    disk.config.state_ttl_s = 1;
+    let site = Site::on(&disk).await;
+    let mut tasks = Vec::new();
+    for _ in 0..64 {
+        tasks.push(site.call(ALICE, "two_rounds", json!({})).await["taskId"].clone());
+    }
+    for task in tasks {
+        let params = json!({"taskId": task});
+        site.task_after(&params, "working").await;
+        let ended = site.task_after(&params, "input_required").await;
+        assert_eq!(ended["status"], "failed", "{ended}");
+        assert_eq!(ended["error"]["data"]["reason"], "expired");
+    }
+    assert_eq!(site.call(ALICE, "two_rounds", json!({})).await["resultType"], "task");
+}
+
+#[tokio::test]
+async fn a_newer_client_hears_of_what_it_may_read() {
+    let site = Site::on(&Disk::new()).await;
+    let wanted = json!({"notifications": {
+        "toolsListChanged": true,
+        "resourceSubscriptions": ["note:1", "note:2"],
+    }});
+    let mut heard = site.ask(ALICE, "subscriptions/listen", &wanted).open().await;
+    heard.until("acknowledged").await;
+    site.changes.resource("note:2").await;
+    site.changes.resource("note:1").await;
+    site.changes.tools().await;
+    let heard = heard.until("tools/list_changed").await;
+    assert_eq!(heard.matches("resources/updated").count(), 1, "{heard}");
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use handback_identity::discovery::{FetchUrl, KeySchedule};
 use handback_identity::jwt::JwtPolicy;
 use handback_identity::{Bearer, Caller, Refusal};
 use handback_surface::body::ReplyBody;
+use handback_surface::duplex::Again;
 use handback_surface::streams::Clock;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -138,6 +139,21 @@ impl Identity {
             Mode::Static(file) => file.current().identify(credential()?, self.now_s()),
             Mode::Oidc(oidc) => oidc.identify(credential()?, self.now_s()).await,
         }
+    }
+
+    /// Asks the same once more, later: whether who sent these headers would still be let in. While
+    /// that cannot be told, they are.
+    pub(crate) fn again(self: &Arc<Self>, headers: &HeaderMap) -> Again {
+        let identity = Arc::clone(self);
+        let credentials = headers.get_all(AUTHORIZATION).iter();
+        let headers: HeaderMap = credentials.map(|value| (AUTHORIZATION, value.clone())).collect();
+        Again(Arc::new(move || {
+            let (identity, headers) = (Arc::clone(&identity), headers.clone());
+            Box::pin(async move {
+                let refused = identity.identify(&headers).await.err();
+                refused.is_none_or(Refusal::is_unavailable)
+            })
+        }))
     }
 
     /// What is answered instead of a request whose caller is refused.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use handback_identity::Caller;
 use handback_token::{MAX_CONTEXT_FIELD_BYTES, Operation};
-use handback_tool::{Arguments, Continuation, Pipeline, Refusal, Request, Surface};
+use handback_tool::{Arguments, Continuation, Pipeline, Refusal, Request, Surface, is_unambiguous};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::watch;
@@ -110,6 +110,9 @@ where
         };
         let reply = match ClientMessage::decode(&message) {
             _ if calls::is_too_deep(&message) => answer::plain("not a message: it is too deep"),
+            _ if !is_unambiguous(&message) => {
+                answer::plain("not a message: a member is there twice")
+            }
             Ok(message) => {
                 is_greeted = true;
                 session.answer(message).await

@@ -284,8 +284,8 @@ impl Connection {
                     }
                 }
                 _ = credential.tick() => {
-                    let name = self.opened.name.bound();
-                    self.opened.credential.check(&self.shared, &name).await?;
+                    let handler = self.opened.name.handler();
+                    self.opened.credential.check(&self.shared, handler).await?;
                 }
                 _ = pings.tick() => {
                     if is_reading && self.heard.elapsed() > silence {

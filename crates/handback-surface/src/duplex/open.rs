@@ -1,7 +1,9 @@
 //! From what a client says of itself to a duplex that it may drive.
 
+use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use handback_identity::{Caller, VerifiedPrincipal};
 use handback_store::revocations::Subject;
 use handback_stream::duplex::{self, CLIENT, Code, DuplexName, Hello, ServerFrame};
@@ -31,6 +33,7 @@ pub(super) const RETRY_MS: u64 = 1000;
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) caller: Caller,
+    pub(super) again: Option<Again>,
     pub(super) handler: String,
     pub(super) hello: Option<Hello>,
     /// Whether it acknowledges events.
@@ -123,21 +126,43 @@ pub(super) struct Credential {
     ends: Option<u64>,
     /// When it was shown, in milliseconds since 1970.
     shown: u64,
+    again: Option<Again>,
+}
+
+/// Asks again whether the credential of a request is good. A router puts it among the extensions of
+/// the requests whose connections outlast them.
+#[derive(Clone)]
+#[expect(clippy::exhaustive_structs, reason = "it is what it holds")]
+pub struct Again(pub Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>);
+
+impl fmt::Debug for Again {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Again(..)")
+    }
 }
 
 impl Credential {
     /// Whether it is good now; if not, why, which is written down.
-    pub(super) async fn check(&self, shared: &Shared, duplex: &str) -> Result<(), Refused> {
+    pub(super) async fn check(&self, shared: &Shared, handler: &str) -> Result<(), Refused> {
         let reason = match self.ends {
             Some(ends) if ends.saturating_mul(1000) <= shared.streams.now() => "credential_expired",
             _ if self.is_revoked(shared).await => Reason::Revoked.as_str(),
+            _ if self.is_gone().await => "credential_gone",
             _ => return Ok(()),
         };
         if let Some(gate) = &shared.settings.gate {
-            gate.ended(&back(&self.principal, duplex, ""), reason);
+            gate.ended(&back(&self.principal, handler, ""), reason);
         }
         let message = "the credential has ended: come again with another one";
         Err(Refused::new(Code::Unauthorized, message).because(reason))
+    }
+
+    /// Whether it would not be let in any more.
+    async fn is_gone(&self) -> bool {
+        match &self.again {
+            Some(again) => !(again.0)().await,
+            None => false,
+        }
     }
 
     async fn is_revoked(&self, shared: &Shared) -> bool {
@@ -169,7 +194,7 @@ pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refuse
 }
 
 async fn opened(shared: &Shared, asked: Asked) -> Result<Opened, Refused> {
-    let Asked { caller, handler, hello, is_flow_controlled } = asked;
+    let Asked { caller, again, handler, hello, is_flow_controlled } = asked;
     let hello = hello.ok_or_else(|| Refused::new(Code::Malformed, "hello is missing"))?;
     let name = DuplexName::new(&handler, &hello.idempotency_key);
     let name = name.ok_or_else(|| Refused::invalid("not an idempotency key"))?;
@@ -186,7 +211,7 @@ async fn opened(shared: &Shared, asked: Asked) -> Result<Opened, Refused> {
     };
     let now = shared.streams.now();
     let credential =
-        Credential { principal: principal.clone(), ends: caller.expires_at(), shown: now };
+        Credential { principal: principal.clone(), ends: caller.expires_at(), shown: now, again };
     let mut tokens = Tokens::new(&name, principal);
     let presented = match &hello.resume_token {
         Some(token) => {

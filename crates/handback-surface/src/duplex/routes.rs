@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::connection::Connection;
-use super::open::{Asked, Refused};
+use super::open::{Again, Asked, Refused};
 use super::quota::Replays;
 use super::runner::Runners;
 use super::tool;
@@ -209,12 +209,13 @@ impl DuplexRoutes {
         let upgrade = hyper::upgrade::on(&mut request);
         let shared = Arc::clone(&self.shared);
         let caller = caller.clone();
+        let again = request.extensions_mut().remove::<Again>();
         tokio::spawn(async move {
             if let Ok(upgraded) = upgrade.await {
                 let io = TokioIo::new(upgraded);
                 let socket =
                     WebSocketStream::from_raw_socket(io, Role::Server, Some(socket_config())).await;
-                let asked = Asked { caller, handler, hello, is_flow_controlled: false };
+                let asked = Asked { caller, again, handler, hello, is_flow_controlled: false };
                 Connection::run(shared, socket, format, asked).await;
             }
             drop(place);

@@ -157,6 +157,11 @@ impl ToolRun {
                 biased;
                 // It was aborted, or it is gone.
                 () = output.wait_for(|output| is_over(output.as_ref())).map(drop) => return Err(Stop::Over),
+                // Before what is told: a tool that tells without a pause still gets its chunks.
+                fed = &mut feed, if chunks.is_some() => match fed? {
+                    Fed::Closed => chunks = None,
+                    Fed::Aborted => return Ok(Err(Refusal::Cancelled)),
+                },
                 Some(first) = told.recv() => {
                     let count = write(&mut self.output, &mut there, first, &mut told).await?;
                     written.send_modify(|written| *written += count);
@@ -168,10 +173,6 @@ impl ToolRun {
                     }
                     return Ok(ended.unwrap_or(Err(Refusal::Broken)));
                 }
-                fed = &mut feed, if chunks.is_some() => match fed? {
-                    Fed::Closed => chunks = None,
-                    Fed::Aborted => return Ok(Err(Refusal::Cancelled)),
-                },
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use handback_token::{Cursor, Purpose as _};
+use handback_tool::is_unambiguous;
 use hyper::Request;
 use hyper::body::Body;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName};
@@ -83,6 +84,13 @@ where
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Bad> {
     if calls::is_too_deep(bytes) {
         return Err(Bad::request("the body is deeper than it may be"));
+    }
+    // A list of the members would be taken for them.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Bad::request("the body is no object"));
+    }
+    if !is_unambiguous(bytes) {
+        return Err(Bad::request("a member of the body is there twice"));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         let why: String = error.to_string().chars().take(WHY_CHARS_MAX).collect();
@@ -181,6 +189,9 @@ mod tests {
         check(r#"{"arguments":{"a":1},"requestState":"s","inputResponses":{}}"#, true);
         check(r#"{"args":{}}"#, false);
         check(r#"{"arguments":{},"arguments":{}}"#, false);
+        check(r#"{"arguments":{"order":60,"order":61}}"#, false);
+        check("[]", false);
+        check(r#"[{"order":60}]"#, false);
         check(r#"{"requestState":1}"#, false);
         check(r#"{"inputResponses":[]}"#, false);
         check("", false);

@@ -1,8 +1,11 @@
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
-use handback_store::MemoryStore;
+use bytes::Bytes;
+use handback_store::{Kv, KvBatch, KvError, MemoryStore, Millis, StoreError};
 use handback_tool::{Answer, Content, Refusal, Reply, Request, Surface};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::bench::{Bench, alice, asked, bob, items, round};
 
@@ -149,4 +152,68 @@ async fn another_instance_knows_what_was_done() {
     assert_eq!(done(one.pipeline.call(act("act", "well", "k")).await.unwrap()), (json!(1), false));
     assert_eq!(done(two.pipeline.call(act("act", "well", "k")).await.unwrap()), (json!(1), true));
     assert_eq!(two.effects.count(), 0);
+}
+
+/// A store whose next write waits.
+#[derive(Debug)]
+struct Slow {
+    store: MemoryStore,
+    is_slow: AtomicBool,
+    has_come: Semaphore,
+    may_go: (Mutex<bool>, Condvar),
+}
+
+impl Kv for Slow {
+    fn get(&self, key: &[u8], now: Millis) -> Result<Option<Bytes>, StoreError> {
+        self.store.get(key, now)
+    }
+
+    fn scan(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+        now: Millis,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        self.store.scan(prefix, after, limit, now)
+    }
+
+    fn write(&self, batch: &KvBatch, now: Millis) -> Result<(), KvError> {
+        if self.is_slow.swap(false, Ordering::SeqCst) {
+            self.has_come.add_permits(1);
+            let may_go = self.may_go.0.lock().unwrap();
+            drop(self.may_go.1.wait_while(may_go, |may_go| !*may_go).unwrap());
+        }
+        self.store.write(batch, now)
+    }
+
+    fn sweep(&self, now: Millis, limit: usize) -> Result<usize, StoreError> {
+        self.store.sweep(now, limit)
+    }
+}
+
+/// Who leaves while the call is reserved has not started it.
+#[tokio::test]
+async fn a_reservation_that_nobody_waits_for_is_free() {
+    let kv = Arc::new(Slow {
+        store: MemoryStore::new(),
+        is_slow: AtomicBool::new(false),
+        has_come: Semaphore::new(0),
+        may_go: Default::default(),
+    });
+    let bench = Bench::over(Arc::clone(&kv) as _, None);
+    kv.is_slow.store(true, Ordering::SeqCst);
+    {
+        let call = bench.pipeline.call(act("act", "well", "k"));
+        tokio::pin!(call);
+        tokio::select! {
+            _ = &mut call => panic!("the store waits"),
+            come = kv.has_come.acquire() => come.unwrap().forget(),
+        }
+    }
+    *kv.may_go.0.lock().unwrap() = true;
+    kv.may_go.1.notify_all();
+    let answer = bench.pipeline.call(act("act", "well", "k")).await.unwrap();
+    assert_eq!(done(answer), (json!(1), false));
+    assert_eq!(bench.effects.count(), 1);
 }
