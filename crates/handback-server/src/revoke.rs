@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::router::{error, json_response};
+use crate::tools::Time;
 
 /// What a credential has to name.
 pub const SCOPE: &str = "handback:revoke";
@@ -74,7 +75,7 @@ pub(crate) async fn handle<B>(
     request: Request<B>,
     caller: &Caller,
     gate: &Gate,
-    now: Millis,
+    time: &Time,
 ) -> Response<ReplyBody>
 where
     B: Body<Data = Bytes> + Send,
@@ -86,9 +87,9 @@ where
     let number = request.uri().path().strip_prefix(PATH).and_then(|rest| rest.strip_prefix('/'));
     let number = number.map(str::parse::<u64>);
     match (request.method(), number) {
-        (&Method::GET, None) => list(gate, now).await,
-        (&Method::POST, None) => add(request, caller, gate, now).await,
-        (&Method::DELETE, Some(Ok(number))) => lift(number, caller, gate, now).await,
+        (&Method::GET, None) => list(gate, time()).await,
+        (&Method::POST, None) => add(request, caller, gate, time).await,
+        (&Method::DELETE, Some(Ok(number))) => lift(number, caller, gate, time()).await,
         (_, Some(Err(_))) => nothing_here(),
         _ => error(StatusCode::METHOD_NOT_ALLOWED, "METHOD", "this is not asked for so"),
     }
@@ -112,7 +113,7 @@ async fn add<B>(
     request: Request<B>,
     caller: &Caller,
     gate: &Gate,
-    now: Millis,
+    time: &Time,
 ) -> Response<ReplyBody>
 where
     B: Body<Data = Bytes> + Send,
@@ -125,7 +126,8 @@ where
         let message = "the body names a principal, a session, a key or a moment, and no more";
         return error(StatusCode::BAD_REQUEST, "BAD_REQUEST", message);
     };
-    match gate.revocations().revoke(revocation, now).await {
+    // Now that all of the body is here, for which the caller may have taken its time.
+    match gate.revocations().revoke(revocation, time()).await {
         Ok(number) => {
             gate.changed(&changed(caller, revocation.summary().0), "revoked");
             json_response(StatusCode::CREATED, &json!({"number": number}))
@@ -165,4 +167,66 @@ fn failed(why: &RevocationError) -> Response<ReplyBody> {
 /// What every path gets that leads nowhere.
 fn nothing_here() -> Response<ReplyBody> {
     error(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing here")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use futures_util::stream;
+    use handback_identity::roster::{Entry, FIRST_LINE, NewToken};
+    use handback_identity::{Bearer, Roster};
+    use handback_store::MemoryStore;
+    use handback_store::revocations::{REVOCATION_LIFE_MS, Subject};
+    use handback_tool::audit::NoAudit;
+    use handback_tool::{Clock, RevocationWatch};
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+
+    use super::*;
+
+    const HOUR_MS: Millis = 3_600_000;
+
+    #[derive(Debug)]
+    struct Hands(AtomicU64);
+
+    impl Clock for Hands {
+        fn now_ms(&self) -> Millis {
+            self.0.load(Ordering::SeqCst)
+        }
+    }
+
+    fn operator() -> Caller {
+        let token = NewToken::generate(&mut rand::rng());
+        let entry = Entry::new(&token, "operator", &[SCOPE], None).unwrap();
+        let roster = Roster::parse(format!("{FIRST_LINE}\n{entry}\n").as_bytes(), "s").unwrap();
+        let header = format!("Bearer {}", token.dangerous_text());
+        roster.identify(Bearer::find([header.as_bytes()]).unwrap(), 0).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_revocation_is_made_when_all_of_it_has_come() {
+        let clock = Arc::new(Hands(AtomicU64::new(HOUR_MS)));
+        let watch = RevocationWatch::new(Arc::new(MemoryStore::new()), HOUR_MS).unwrap();
+        let hands = Arc::clone(&clock);
+        let time: Time = Arc::new(move || hands.now_ms());
+        let gate =
+            Gate::new(watch.clone(), Arc::new(NoAudit), Arc::clone(&clock) as Arc<dyn Clock>);
+        // Its caller takes an hour for it.
+        let hands = Arc::clone(&clock);
+        let body = stream::once(async move {
+            hands.0.fetch_add(HOUR_MS, Ordering::SeqCst);
+            let body = Bytes::from_static(br#"{"session": "s"}"#);
+            Ok::<_, std::io::Error>(Frame::data(body))
+        });
+        let request = Request::post(PATH).body(StreamBody::new(body)).unwrap();
+        let response = handle(request, &operator(), &gate, &time).await;
+        assert_eq!(response.status(), StatusCode::CREATED);
+        let caller = operator();
+        let subject = Subject::of(caller.principal()).session("s");
+        let last = 2 * HOUR_MS + REVOCATION_LIFE_MS - 1;
+        assert!(watch.current(last).await.is_revoked(&subject));
+        assert!(!watch.current(last + 1_000).await.is_revoked(&subject));
+    }
 }

@@ -167,7 +167,7 @@ impl Router {
         }
         if revoke::is_ours(request.uri().path()) {
             let Tools { gate, time, .. } = &self.tools;
-            return revoke::handle(request, &caller, gate, time()).await;
+            return revoke::handle(request, &caller, gate, time).await;
         }
         if request.uri().path() == duplex::PATH {
             let mut request = request;

@@ -151,7 +151,9 @@ pub(super) fn session_hash(id: &str) -> [u8; HASH_BYTES] {
 }
 
 /// How many revocations there ever were, and how many were lifted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Neither ever falls, so what was read later is never less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Counts {
     pub(super) added: u64,
     pub(super) lifted: u64,

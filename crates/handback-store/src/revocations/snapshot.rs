@@ -119,10 +119,27 @@ impl Revocations {
         self.loaded_at
     }
 
-    /// Whether it is too old for what may be used once, and for request state.
+    /// Whether it is too old for what may be used once, and for request state. If the clock went
+    /// back since it was loaded, nobody knows how old it is, and it is.
     #[must_use]
     pub const fn is_stale(&self, now: Millis) -> bool {
-        now.saturating_sub(self.loaded_at) > STALE_AFTER_MS
+        match now.checked_sub(self.loaded_at) {
+            Some(age) => age > STALE_AFTER_MS,
+            None => true,
+        }
+    }
+
+    /// Whether more was revoked or lifted when another one was read from the same store. Clocks
+    /// say nothing of this: they go back, and whoever reads may be slow.
+    #[must_use]
+    pub fn is_behind(&self, other: &Self) -> bool {
+        self.listed.counts < other.listed.counts
+    }
+
+    /// The same, loaded at this moment: for whoever knows by a better clock when that was.
+    pub const fn with_loaded_at(mut self, moment: Millis) -> Self {
+        self.loaded_at = moment;
+        self
     }
 
     /// How many there are.

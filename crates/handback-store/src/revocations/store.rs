@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::row::{COUNTS_KEY, Counts, PREFIX, Revocation, key, number_of};
 use super::snapshot::{Listed, Revocations};
-use super::{MAX_REVOCATIONS, REVOCATION_LIFE_MS};
+use super::{MAX_REVOCATIONS, REVOCATION_LIFE_MS, STALE_AFTER_MS};
 use crate::{Change, Condition, Kv, KvBatch, KvError, Millis, StoreError};
 
 /// How often a number is drawn again that others draw, too. People revoke; they do not compete.
@@ -99,7 +99,9 @@ impl<S: Kv> RevocationStore<S> {
     pub fn refresh(&self, old: &Revocations, now: Millis) -> Result<Revocations, RevocationError> {
         let (_, counts) = self.counts(now)?;
         let listed = &old.listed;
-        if counts.lifted != listed.counts.lifted || counts.added < listed.counts.added {
+        // What had ended by a clock that went back since may not have ended.
+        let is_back = now.saturating_add(STALE_AFTER_MS) < old.loaded_at;
+        if is_back || counts.lifted != listed.counts.lifted || counts.added < listed.counts.added {
             return self.load_since(counts, 0, HashMap::new(), now);
         }
         let has_ended = listed.first_end.is_some_and(|end| end <= now);
@@ -180,4 +182,21 @@ fn unreadable() -> StoreError {
 
 fn contended() -> StoreError {
     StoreError::Unavailable("too many others revoke at the same time".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+
+    #[test]
+    fn what_ended_too_early_comes_back_with_the_clock() {
+        let store = RevocationStore::new(MemoryStore::new());
+        store.revoke(Revocation::session("a"), 0).unwrap();
+        let known = store.load(0).unwrap();
+        let ahead = store.refresh(&known, REVOCATION_LIFE_MS).unwrap();
+        assert!(ahead.is_empty());
+        let back = store.refresh(&ahead, 1).unwrap();
+        assert_eq!((back.len(), back.loaded_at()), (1, 1));
+    }
 }

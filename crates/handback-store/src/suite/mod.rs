@@ -162,6 +162,7 @@ macro_rules! suite_of_revocations {
         $crate::suite_of_revocations!($engine:
             revocations_answer_as_the_model,
             a_snapshot_knows_its_age,
+            snapshots_are_in_the_order_of_what_they_show,
             many_revoke_at_once,
         );
     };

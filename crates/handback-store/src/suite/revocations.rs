@@ -152,6 +152,28 @@ where
     assert!(!old.is_stale(10 + STALE_AFTER_MS) && old.is_stale(11 + STALE_AFTER_MS));
     let fresh = store.refresh(&old, 20).expect("it is refreshed");
     assert!(!fresh.is_stale(20 + STALE_AFTER_MS));
+    // Of one from the future nobody knows how old it is.
+    assert!(fresh.is_stale(19) && !fresh.is_stale(20));
+    assert!(old.clone().with_loaded_at(5).is_stale(6 + STALE_AFTER_MS));
+}
+
+pub fn snapshots_are_in_the_order_of_what_they_show<E: Engine>()
+where
+    E::Store: Kv,
+{
+    let engine = E::fresh();
+    let store = RevocationStore::new(engine.store());
+    let load = |now| store.load(now).expect("it loads");
+    let empty = load(30);
+    let number = store.revoke(Revocation::session("a"), 20).expect("it is revoked");
+    let one = load(20);
+    assert!(store.lift(number, 10).expect("it is lifted"));
+    let lifted = load(10);
+    // Each was read later, by a clock that went back.
+    for (before, after) in [(&empty, &one), (&one, &lifted), (&empty, &lifted)] {
+        assert!(before.is_behind(after) && !after.is_behind(before));
+    }
+    assert!(!lifted.is_behind(&load(5)) && !load(5).is_behind(&lifted));
 }
 
 pub fn many_revoke_at_once<E: Engine>()

@@ -6,5 +6,6 @@ mod bench;
 mod cancel;
 mod keys;
 mod pages;
+mod revoked;
 mod rounds;
 mod trail;
