@@ -344,7 +344,7 @@ impl<S: Kv> Journal<S> {
             let Some((last, _)) = entries.last() else { return Ok(recovered) };
             after = Some(last.clone());
             for (entry, _) in &entries {
-                settled += usize::from(self.recover_entry(entry, &prefix, &mut recovered, now)?);
+                settled += usize::from(self.recover_entry(entry, instance, &mut recovered, now)?);
             }
         }
         recovered.has_more = true;
@@ -355,25 +355,26 @@ impl<S: Kv> Journal<S> {
     fn recover_entry(
         &self,
         entry: &Bytes,
-        prefix: &str,
+        instance: InstanceId,
         recovered: &mut Recovered,
         now: Millis,
     ) -> Result<bool, JournalError> {
-        let (epoch, key) = parse_open_key(entry, prefix)
+        let (epoch, kind, key) = parse_open_key(entry, &open_prefix(instance))
             .ok_or_else(|| StoreError::Damaged("an open call has no such name".to_owned()))?;
         let Some(stored) = self.kv.get(&key, now)? else {
             // Somebody settled it since the entry was read.
             return Ok(false);
         };
         let row = Row::decode(stored.clone())?;
-        let is_mine = row.instance == self.instance && row.epoch == epoch;
-        if row.epoch != epoch || !row.is_open() || (is_mine && self.is_alive(&row)) {
+        // Since the entry was read, somebody may have settled it, and somebody else begun.
+        let is_it = row.instance == instance && row.epoch == epoch && row.is_open();
+        if !is_it || (instance == self.instance && self.is_alive(&row)) {
             return Ok(false);
         }
         let settled = settle(&row, now);
         let change = match &settled {
             Settled::Freed => Change::Remove,
-            Settled::Ambiguous(row) | Settled::Retryable(row) => put(row),
+            Settled::Ambiguous(row) | Settled::Retryable(row) => put(row, kind),
         };
         let batch = KvBatch {
             conditions: vec![(key.clone(), Condition::Is(stored))],
@@ -418,7 +419,7 @@ impl<S: Kv> Journal<S> {
     ) -> Result<bool, JournalError> {
         let key = row_key(&request.name);
         let condition = old.map_or(Condition::Absent, |(stored, _)| Condition::Is(stored.clone()));
-        let mut changes = vec![(key.clone(), put(next))];
+        let mut changes = vec![(key.clone(), put(next, request.name.kind))];
         if let Some((_, row)) = old
             && row.is_open()
         {
@@ -466,7 +467,9 @@ impl<S: Kv> Journal<S> {
         }
         let key = row_key(&reservation.name);
         let stays_open = next.as_ref().is_some_and(Row::is_open);
-        let mut changes = vec![(key.clone(), next.as_ref().map_or(Change::Remove, put))];
+        let kind = reservation.name.kind;
+        let change = next.as_ref().map_or(Change::Remove, |next| put(next, kind));
+        let mut changes = vec![(key.clone(), change)];
         if !stays_open {
             let row = &reservation.row;
             let entry = open_key(&reservation.name, row.instance, row.epoch);
@@ -573,8 +576,8 @@ const fn refused(request: &CallRequest) -> Reserved {
     }
 }
 
-fn put(row: &Row) -> Change {
-    Change::Put { value: row.encode(), until: row.until() }
+fn put(row: &Row, kind: RowKind) -> Change {
+    Change::Put { value: row.encode(), until: row.until(kind) }
 }
 
 fn epoch_of(stored: &Bytes) -> Result<u64, StoreError> {

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use handback_identity::VerifiedPrincipal;
 use rand_core::CryptoRng;
 
-use super::COMMITTED_LIFE_MS;
 use super::book::Journal;
 use super::error::JournalError;
 use super::reservation::Reservation;
@@ -35,7 +34,7 @@ impl<S: Kv> Journal<S> {
         if outcome.len() <= MAX_INLINE_OUTCOME_BYTES {
             return self.commit(reservation, Outcome::Bytes(outcome), now);
         }
-        let life = COMMITTED_LIFE_MS + BLOB_MARGIN_MS;
+        let life = reservation.name.kind.committed_life() + BLOB_MARGIN_MS;
         let new = NewValue::new("outcome").fixed_life(life).unmetered();
         let id = held.spill(principal, new, &outcome, rng, now)?;
         self.commit(reservation, Outcome::Blob(id.to_bytes()), now)

@@ -14,7 +14,7 @@
 //!
 //! ```text
 //!            reserve            start            commit
-//!  (absent) ────────► reserved ───────► started ────────► committed ── 24 h ──► (absent)
+//!  (absent) ────────► reserved ───────► started ────────► committed ─ 24, 49 h ► (absent)
 //!     ▲                   │                │ │
 //!     └── release ────────┴────────────────┘ ├── abandon ───► ambiguous ── 7 d ──► (absent)
 //!                                            └── interrupt ─► by the tool's class:
@@ -98,11 +98,31 @@ pub use request::{CallRequest, JournalScope, Redemption, ToolClass};
 pub use reservation::{CallId, InstanceId, Reservation};
 pub use row::{MAX_INLINE_OUTCOME_BYTES, Outcome};
 
+use handback_token::Purpose as _;
+
 use crate::Millis;
 
 /// How long an outcome is kept after its commit: a client that retries for longer than a day is not
-/// retrying any more, and no state lives as long.
+/// retrying any more.
 pub const COMMITTED_LIFE_MS: Millis = 24 * 60 * 60 * 1_000;
+
+/// How long it is kept that a single-use token was redeemed, with the outcome: longer than any token
+/// of the same id can come.
+///
+/// The call that asked may have had a key. For [`COMMITTED_LIFE_MS`] after *its* commit it is
+/// replayed, and each replay seals the same id anew. All rounds that follow live from the birth of
+/// the first one's token. So the last token of any round ends the life of a state after the last
+/// replay of the question, which was committed before the redemption was: 25 hours. The second day
+/// is for clocks: of replicas, and of tokens that are taken a little late.
+pub const REDEEMED_LIFE_MS: Millis = COMMITTED_LIFE_MS + STATE_LIFE_MS + COMMITTED_LIFE_MS;
+
+/// How long a state can live, whatever is configured.
+const STATE_LIFE_MS: Millis = handback_token::State::MAX_LIFE_S as Millis * 1_000;
 
 /// How long it is remembered that nobody knows: time for a person to look, weekends included.
 pub const AMBIGUOUS_LIFE_MS: Millis = 7 * 24 * 60 * 60 * 1_000;
+
+const _: () = assert!(
+    AMBIGUOUS_LIFE_MS >= REDEEMED_LIFE_MS,
+    "a redemption of which nobody knows is not forgotten before one that is known"
+);

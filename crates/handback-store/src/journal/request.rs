@@ -3,6 +3,8 @@
 use handback_identity::VerifiedPrincipal;
 use handback_token::{ArgsFingerprint, Operation};
 
+use super::{COMMITTED_LIFE_MS, REDEEMED_LIFE_MS};
+use crate::Millis;
 use crate::coding::{FieldHash, HASH_BYTES};
 
 /// What an idempotency key is good for: (principal, operation, upstream, name, key, step).
@@ -132,6 +134,16 @@ impl std::fmt::Debug for RowName {
 pub(super) enum RowKind {
     Keyed = 1,
     SingleUse = 2,
+}
+
+impl RowKind {
+    /// How long an outcome is kept after its commit.
+    pub(super) const fn committed_life(self) -> Millis {
+        match self {
+            Self::Keyed => COMMITTED_LIFE_MS,
+            Self::SingleUse => REDEEMED_LIFE_MS,
+        }
+    }
 }
 
 /// Bytes of a hash that name a row: 2^64 calls before two meet.

@@ -4,9 +4,9 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::request::{RowName, ToolClass};
+use super::AMBIGUOUS_LIFE_MS;
+use super::request::{RowKind, RowName, ToolClass};
 use super::reservation::{CallId, InstanceId};
-use super::{AMBIGUOUS_LIFE_MS, COMMITTED_LIFE_MS};
 use crate::coding::{HASH_BYTES, Reader, hex, unhex};
 use crate::{Millis, StoreError};
 
@@ -65,11 +65,11 @@ impl Row {
         matches!(self.state, State::Reserved | State::Started)
     }
 
-    /// When it ends. Open rows do not.
-    pub(super) const fn until(&self) -> Option<Millis> {
+    /// When it ends, under a name of this kind. Open rows do not.
+    pub(super) const fn until(&self, kind: RowKind) -> Option<Millis> {
         match self.state {
             State::Reserved | State::Started => None,
-            State::Committed(_) => Some(self.since.saturating_add(COMMITTED_LIFE_MS)),
+            State::Committed(_) => Some(self.since.saturating_add(kind.committed_life())),
             State::Ambiguous | State::Retryable => {
                 Some(self.since.saturating_add(AMBIGUOUS_LIFE_MS))
             }
@@ -163,13 +163,18 @@ pub(super) fn open_prefix(instance: InstanceId) -> String {
     format!("j/o/{}/", hex(&instance.0))
 }
 
-/// The epoch of an entry of the index, and the key of its row.
-pub(super) fn parse_open_key(key: &[u8], prefix: &str) -> Option<(u64, Bytes)> {
+/// The epoch of an entry of the index, and the kind and the key of its row.
+pub(super) fn parse_open_key(key: &[u8], prefix: &str) -> Option<(u64, RowKind, Bytes)> {
     let rest = key.strip_prefix(prefix.as_bytes())?;
     let (epoch, rest) = rest.split_at_checked(16)?;
     let tag = rest.strip_prefix(b"/")?;
+    let kind = match tag {
+        [b'{', b'1', ..] => RowKind::Keyed,
+        [b'{', b'2', ..] => RowKind::SingleUse,
+        _ => return None,
+    };
     let row = [b"j/r/", tag].concat();
-    Some((u64::from_be_bytes(unhex(epoch)?), Bytes::from(row)))
+    Some((u64::from_be_bytes(unhex(epoch)?), kind, Bytes::from(row)))
 }
 
 /// The key under which the starts of an instance are counted.
@@ -183,7 +188,6 @@ fn tag(name: &RowName) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::RowKind;
     use proptest::prelude::*;
 
     use super::*;
@@ -236,7 +240,8 @@ mod tests {
         let open = open_key(&name, InstanceId([1; 16]), 255);
         assert_eq!(open, format!("j/o/{}/00000000000000ff/{tag}", "01".repeat(16)));
         let prefix = open_prefix(InstanceId([1; 16]));
-        assert_eq!(parse_open_key(&open, &prefix), Some((255, row_key(&name))));
+        let parsed = Some((255, RowKind::SingleUse, row_key(&name)));
+        assert_eq!(parse_open_key(&open, &prefix), parsed);
         assert_eq!(parse_open_key(b"j/o/", &prefix), None);
     }
 

@@ -406,7 +406,7 @@ where
 {
     use crate::journal::{
         COMMITTED_LIFE_MS, CallRequest, InstanceId, Journal, JournalError, JournalScope,
-        MAX_INLINE_OUTCOME_BYTES, Outcome, Reserved, ToolClass,
+        MAX_INLINE_OUTCOME_BYTES, Outcome, REDEEMED_LIFE_MS, Redemption, Reserved, ToolClass,
     };
     use handback_token::{ArgsFingerprint, Operation};
     let engine = E::fresh();
@@ -414,11 +414,20 @@ where
     let journal =
         Journal::open(engine.store(), InstanceId::from_bytes([1; 16]), 0).expect("it opens");
     let person = person(1);
-    for length in [0, MAX_INLINE_OUTCOME_BYTES, MAX_INLINE_OUTCOME_BYTES + 1] {
+    let keyed = |length: usize| {
         let key = length.to_string();
         let scope = JournalScope::new(&person, Operation::Call, None, "t", Some(&key), b"");
         let arguments = ArgsFingerprint::from_bytes([0; 32]);
-        let request = CallRequest::keyed(scope, &arguments, ToolClass::Unknown);
+        (length, CallRequest::keyed(scope, &arguments, ToolClass::Unknown), COMMITTED_LIFE_MS)
+    };
+    let redemption = Redemption::new([1; 16], &person, Operation::Call, None, "t", &[0; 32]);
+    let redeemed = CallRequest::single_use(redemption, ToolClass::Unknown);
+    for (length, request, life) in [
+        keyed(0),
+        keyed(MAX_INLINE_OUTCOME_BYTES),
+        keyed(MAX_INLINE_OUTCOME_BYTES + 1),
+        (MAX_INLINE_OUTCOME_BYTES + 1, redeemed, REDEEMED_LIFE_MS),
+    ] {
         let mut rng = Chance::new();
         let Ok(Reserved::New(mut call)) = journal.reserve(&request, &mut rng, 0) else {
             panic!("it is new")
@@ -427,7 +436,7 @@ where
         journal
             .commit_any(&mut call, &person, expected.clone().into(), &held, &mut rng, 0)
             .expect("it is committed");
-        let now = COMMITTED_LIFE_MS - 1;
+        let now = life - 1;
         let Ok(Reserved::Committed { outcome, .. }) = journal.reserve(&request, &mut rng, now)
         else {
             panic!("it is committed")

@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use super::{Chance, Engine, runner};
 use crate::journal::{
     AMBIGUOUS_LIFE_MS, COMMITTED_LIFE_MS, CallId, CallRequest, InstanceId, Journal, JournalError,
-    JournalScope, MAX_INLINE_OUTCOME_BYTES, Outcome, Redemption, Reservation, Reserved, Status,
-    ToolClass,
+    JournalScope, MAX_INLINE_OUTCOME_BYTES, Outcome, REDEEMED_LIFE_MS, Redemption, Reservation,
+    Reserved, Status, ToolClass,
 };
 use crate::{Kv, Millis};
 
@@ -72,9 +72,10 @@ where
 {
     let engine = E::fresh();
     let journal = open(engine.store(), HERE);
-    for (request, other) in [
-        (keyed("k", 1, ToolClass::Unknown), keyed("k", 2, ToolClass::Unknown)),
-        (single_use(1, 1, ToolClass::Unknown), single_use(1, 2, ToolClass::Unknown)),
+    let class = ToolClass::Unknown;
+    for (request, other, life) in [
+        (keyed("k", 1, class), keyed("k", 2, class), COMMITTED_LIFE_MS),
+        (single_use(1, 1, class), single_use(1, 2, class), REDEEMED_LIFE_MS),
     ] {
         let is_refused =
             |reserved: Reserved| matches!(reserved, Reserved::Mismatch | Reserved::Replayed);
@@ -94,13 +95,13 @@ where
             journal.start(&mut call, 2).expect("it starts");
         }
         journal.commit(&mut call, outcome("out"), 3).expect("it is committed");
-        for now in [3, 3 + COMMITTED_LIFE_MS - 1] {
+        for now in [3, 3 + life - 1] {
             assert_eq!(committed(&reserve(&journal, &request, now)), Some(&outcome("out")));
             assert!(is_refused(reserve(&journal, &other, now)));
         }
         let again = journal.commit(&mut call, outcome("else"), 4);
         assert!(matches!(again, Err(JournalError::Superseded)));
-        drop(new(&journal, &request, 3 + COMMITTED_LIFE_MS));
+        drop(new(&journal, &request, 3 + life));
     }
 }
 
@@ -431,8 +432,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => id().prop_map(Step::Abandon),
         1 => id().prop_map(Step::Drop),
         2 => any::<bool>().prop_map(|recovers| Step::Restart { recovers }),
-        2 => prop_oneof![0..10_u64, Just(COMMITTED_LIFE_MS), Just(AMBIGUOUS_LIFE_MS)]
-            .prop_map(Step::Later),
+        2 => prop_oneof![
+            0..10_u64,
+            Just(COMMITTED_LIFE_MS),
+            Just(REDEEMED_LIFE_MS),
+            Just(AMBIGUOUS_LIFE_MS),
+        ]
+        .prop_map(Step::Later),
     ];
     vec(step, 1..60)
 }
@@ -533,7 +539,7 @@ fn live<K: Kv>(
             {
                 let outcome = Outcome::Bytes(Bytes::from(vec![out]));
                 journal.commit(&mut call, outcome, *now).expect("it is committed");
-                let until = *now + COMMITTED_LIFE_MS;
+                let until = *now + if id == 2 { REDEEMED_LIFE_MS } else { COMMITTED_LIFE_MS };
                 model.0.insert(id, Known::Done { given, out, until });
             }
         }

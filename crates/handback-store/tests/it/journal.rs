@@ -8,8 +8,8 @@ use bytes::Bytes;
 use handback_identity::UnixPeers;
 use handback_store::faulty::{Fault, FaultPlan, FaultyDisk, FaultyStore};
 use handback_store::journal::{
-    CallId, CallRequest, InstanceId, Journal, JournalError, Outcome, Redemption, Reserved, Status,
-    ToolClass,
+    CallId, CallRequest, InstanceId, Journal, JournalError, Outcome, Recovered, Redemption,
+    Reserved, Status, ToolClass,
 };
 use handback_store::{Kv, KvBatch, KvError, Log, MemoryStore, Millis, StoreError};
 use handback_token::Operation;
@@ -265,6 +265,7 @@ impl Gate {
 struct Gated {
     store: MemoryStore,
     read: Mutex<Option<Gate>>,
+    scan: Mutex<Option<Gate>>,
     before: Mutex<Option<Gate>>,
     after: Mutex<Option<Gate>>,
 }
@@ -283,7 +284,9 @@ impl Kv for Gated {
         limit: usize,
         now: Millis,
     ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        self.store.scan(prefix, after, limit, now)
+        let found = self.store.scan(prefix, after, limit, now);
+        Gate::pass(&self.scan);
+        found
     }
 
     fn write(&self, batch: &KvBatch, now: Millis) -> Result<(), KvError> {
@@ -353,5 +356,29 @@ fn a_try_that_came_too_late_does_not_end_the_one_that_is_made() {
         let late = late.join().unwrap().unwrap();
         assert!(matches!(late, Reserved::InFlight { .. }), "{late:?}");
         journal.commit(&mut made, Outcome::Bytes(Bytes::new()), 0).unwrap();
+    });
+}
+
+#[test]
+fn an_entry_that_was_read_too_early_settles_nobody_else() {
+    let store = Gated::default();
+    let [here, there, third] =
+        [1, 2, 3].map(|id| Journal::open(&store, InstanceId::from_bytes([id; 16]), 0).unwrap());
+    let request = request(1, 1, ToolClass::Unknown).starting_at_once();
+    let reserved = here.reserve(&request, &mut rand::rng(), 0).unwrap();
+    let Reserved::New(mut gone) = reserved else { panic!("{reserved:?}") };
+    let (gate, at_it, go_on) = Gate::new();
+    *store.scan.lock().unwrap() = Some(gate);
+    thread::scope(|scope| {
+        let recovery = scope.spawn(|| third.recover_gone(HERE, 10, 0));
+        at_it.recv().unwrap();
+        // What it has read is over by now, and the same call is another's, of the same epoch.
+        here.release(&mut gone, 0).unwrap();
+        let reserved = there.reserve(&request, &mut rand::rng(), 0).unwrap();
+        let Reserved::New(mut call) = reserved else { panic!("{reserved:?}") };
+        assert_eq!(there.epoch(), here.epoch());
+        go_on.send(()).unwrap();
+        assert_eq!(recovery.join().unwrap().unwrap(), Recovered::default());
+        there.commit(&mut call, Outcome::Bytes(Bytes::new()), 0).unwrap();
     });
 }

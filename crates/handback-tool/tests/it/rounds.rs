@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use handback_token::Reason;
-use handback_tool::{Content, Continuation, Refusal, Reply};
+use handback_tool::{Content, Continuation, Refusal, Reply, Request, Surface};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, alice, asked, bob, carried, nobody, round};
@@ -91,6 +91,36 @@ async fn a_replayed_question_is_the_same_round() {
     let answer = bench.answer(alice(), "pay", args, &second_again, really).await.unwrap();
     assert_eq!((answer.reply, answer.is_replay), (paid(7, 1), true));
     assert_eq!(bench.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_question_that_is_replayed_for_a_day_is_answered_once() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let bench = Bench::new();
+    let args = json!({"amount": 7});
+    let answers = json!({"sure": yes(), "means": card()});
+    let ask = async || {
+        let request = Request::call(alice(), Surface::Library, "pay", args.clone()).key("k");
+        let answer = bench.pipeline.call(request).await.unwrap();
+        let is_replay = answer.is_replay;
+        (asked(answer).1, is_replay)
+    };
+    let (first, _) = ask().await;
+    let answer = bench.answer(alice(), "pay", args.clone(), &first, answers.clone()).await;
+    assert_eq!(answer.unwrap().reply, paid(7, 1));
+    // The question is still there, and its state begins to live anew.
+    bench.pass(Duration::from_secs(24 * 3600) - MINUTE);
+    let (last, is_replay) = ask().await;
+    assert!(is_replay);
+    bench.pass(2 * MINUTE);
+    let again = bench.answer(alice(), "pay", args.clone(), &last, answers.clone()).await.unwrap();
+    assert_eq!((again.reply, again.is_replay), (paid(7, 1), true));
+    let other = json!({"sure": {"action": "decline"}, "means": card()});
+    let other = bench.answer(alice(), "pay", args.clone(), &last, other).await;
+    assert_eq!(other.unwrap_err(), refused(Reason::Replayed));
+    assert_eq!(bench.effects.count(), 1);
+    // From now on it is another question.
+    assert!(!ask().await.1);
 }
 
 #[tokio::test]
