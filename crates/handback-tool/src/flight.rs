@@ -1,6 +1,7 @@
 //! Calls that are under way: who wants the same one waits for it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use handback_store::journal::CallId;
@@ -15,7 +16,7 @@ pub(crate) struct Flights(Arc<Mutex<HashMap<CallId, watch::Receiver<()>>>>);
 pub(crate) struct Flight {
     flights: Flights,
     call: CallId,
-    _over: watch::Sender<()>,
+    over: watch::Sender<()>,
 }
 
 impl Flights {
@@ -23,7 +24,7 @@ impl Flights {
     pub(crate) fn start(&self, call: CallId) -> Flight {
         let (sender, receiver) = watch::channel(());
         self.lock().insert(call, receiver);
-        Flight { flights: self.clone(), call, _over: sender }
+        Flight { flights: self.clone(), call, over: sender }
     }
 
     /// Waits for the end of a call; at once, if this process is not at it.
@@ -42,6 +43,50 @@ impl Flights {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.flights.lock().remove(&self.call);
+        let mut flights = self.flights.lock();
+        // The call may be under way once more: it was recorded as cut off before this is dropped.
+        if let Entry::Occupied(found) = flights.entry(self.call)
+            && found.get().same_channel(&self.over.subscribe())
+        {
+            found.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use handback_identity::VerifiedPrincipal;
+    use handback_store::MemoryStore;
+    use handback_store::journal::{
+        CallRequest, InstanceId, Journal, Redemption, Reserved, ToolClass,
+    };
+    use handback_token::Operation;
+
+    use super::*;
+
+    fn call() -> CallId {
+        let mut rng = rand::rng();
+        let instance = InstanceId::generate(&mut rng);
+        let journal = Journal::open(MemoryStore::new(), instance, 0).unwrap();
+        let nobody = VerifiedPrincipal::unauthenticated();
+        let redemption = Redemption::new([1; 16], &nobody, Operation::Call, None, "t", &[0; 32]);
+        let request = CallRequest::single_use(redemption, ToolClass::TakesKey);
+        match journal.reserve(&request, &mut rng, 0).unwrap() {
+            Reserved::New(reservation) => reservation.call_id(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_end_of_one_try_is_not_that_of_the_next() {
+        let (flights, call) = (Flights::default(), call());
+        let first = flights.start(call);
+        let second = flights.start(call);
+        drop(first);
+        assert!(flights.end_of(call).now_or_never().is_none(), "the second try is under way");
+        drop(second);
+        assert!(flights.end_of(call).now_or_never().is_some());
+        assert!(flights.lock().is_empty());
     }
 }

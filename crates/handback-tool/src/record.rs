@@ -5,8 +5,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::continuation::RoundId;
-use crate::input::Inputs;
+use crate::input::{InputRequest, Inputs};
 use crate::outcome::{Content, Position};
+
+/// Levels of arrays and objects in a value that a tool gives, at most. Readers of JSON stop at about
+/// 128, ours as well, and records and answers put levels of their own around a value.
+const RESULT_DEPTH_MAX: usize = 100;
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,7 +32,7 @@ pub(crate) enum Recorded {
         data: Option<Value>,
         code: Option<i32>,
     },
-    /// It was done, and what it gave is larger than anything that is kept.
+    /// It was done, and what it gave is larger, or deeper, than anything that is kept.
     TooLarge,
     /// It was done, and what it gave as JSON is none.
     NotJson,
@@ -46,6 +50,7 @@ impl Recorded {
     /// The same, or why it cannot be kept.
     pub(crate) fn or_fault(self, bytes_max: usize) -> Self {
         if self.exceeds(bytes_max) {
+            self.take_apart();
             return Self::TooLarge;
         }
         match &self {
@@ -54,7 +59,31 @@ impl Recorded {
         }
     }
 
-    /// About how many bytes it has, counted no further than to a limit.
+    /// Drops it level by level: a value drops itself by recursion, however deep it is.
+    fn take_apart(self) {
+        let mut left = match self {
+            Self::Done(Content::Value(value) | Content::Result(value)) => vec![value],
+            Self::Page { items, .. } => items,
+            Self::NeedsInput { answers, state, .. } => {
+                let answers = answers.into_iter();
+                answers.map(|(_, answer)| answer).chain([state]).collect()
+            }
+            Self::Failed { data, .. } => data.into_iter().collect(),
+            Self::Done(Content::Text(_) | Content::Raw(_) | Content::Held(_))
+            | Self::TooLarge
+            | Self::NotJson => Vec::new(),
+        };
+        while let Some(value) = left.pop() {
+            match value {
+                Value::Array(items) => left.extend(items),
+                Value::Object(members) => left.extend(members.into_iter().map(|(_, value)| value)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether it has more than so many bytes, counted no further than that, or a value in it more
+    /// levels than any may have.
     fn exceeds(&self, limit: usize) -> bool {
         struct Counter(usize);
 
@@ -69,29 +98,59 @@ impl Recorded {
             }
         }
 
+        // The writer looks at all of a text before it counts any of it, and goes down however deep.
         let mut left = limit;
+        let mut fits = |value: &Value| fits(value, RESULT_DEPTH_MAX, &mut left);
         let is_short = match self {
             Self::Done(Content::Text(text)) => return text.len() > limit,
-            Self::Done(Content::Raw(bytes)) => return bytes.len() > limit,
-            // The writer looks at all of a text before it counts any of it.
-            Self::Done(Content::Value(value) | Content::Result(value)) => fits(value, &mut left),
-            Self::Page { items, .. } => items.iter().all(|item| fits(item, &mut left)),
-            _ => true,
+            Self::Done(Content::Raw(bytes)) => return bytes.len() > limit || is_deep(bytes),
+            Self::Done(Content::Value(value) | Content::Result(value)) => fits(value),
+            Self::Page { items, .. } => items.iter().all(fits),
+            Self::NeedsInput { inputs, answers, state, .. } => {
+                let asked = inputs.iter().all(|(_, request)| match request {
+                    InputRequest::Form { schema, .. } => fits(schema),
+                    InputRequest::Sample(parameters) => fits(parameters),
+                    InputRequest::Url { .. } | InputRequest::Roots => true,
+                });
+                asked && fits(state) && answers.values().all(fits)
+            }
+            Self::Failed { data, .. } => data.iter().all(fits),
+            Self::Done(Content::Held(_)) | Self::TooLarge | Self::NotJson => true,
         };
         !is_short || serde_json::to_writer(Counter(limit), self).is_err()
     }
 }
 
-/// Whether a value may fit into what is left: its texts do.
-fn fits(value: &Value, left: &mut usize) -> bool {
-    match value {
-        Value::String(text) => takes(left, text.len()),
-        Value::Array(items) => items.iter().all(|item| fits(item, left)),
-        Value::Object(members) => {
-            members.iter().all(|(name, value)| takes(left, name.len()) && fits(value, left))
+/// Whether a value may fit into what is left: its texts do, and it has no more than so many levels.
+fn fits(value: &Value, levels: usize, left: &mut usize) -> bool {
+    match (value, levels.checked_sub(1)) {
+        (Value::String(text), _) => takes(left, text.len()),
+        (Value::Array(_) | Value::Object(_), None) => false,
+        (Value::Array(items), Some(levels)) => items.iter().all(|item| fits(item, levels, left)),
+        (Value::Object(members), Some(levels)) => {
+            members.iter().all(|(name, value)| takes(left, name.len()) && fits(value, levels, left))
         }
         _ => takes(left, 1),
     }
+}
+
+/// Whether a JSON text has more levels than any value may have.
+fn is_deep(text: &[u8]) -> bool {
+    let (mut levels, mut is_in_string, mut is_escaped) = (0_usize, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_in_string => is_escaped = true,
+            b'"' => is_in_string = !is_in_string,
+            b'[' | b'{' if !is_in_string => levels += 1,
+            b']' | b'}' if !is_in_string => levels = levels.saturating_sub(1),
+            _ => {}
+        }
+        if levels > RESULT_DEPTH_MAX {
+            return true;
+        }
+    }
+    false
 }
 
 fn takes(left: &mut usize, bytes: usize) -> bool {
@@ -139,6 +198,75 @@ mod tests {
             page(vec!["x".repeat(30).into()]),
         ] {
             assert_eq!(kept(fits.clone(), 100), fits);
+        }
+    }
+
+    /// A value of so many levels.
+    fn nested(levels: usize) -> Value {
+        let around = |value, level: usize| match level % 2 {
+            0 => Value::Array(vec![value]),
+            _ => Value::Object([("a".to_owned(), value)].into_iter().collect()),
+        };
+        (0..levels).fold(Value::Null, around)
+    }
+
+    /// Outcomes of each kind with this value in them.
+    fn with(value: &dyn Fn() -> Value) -> Vec<Recorded> {
+        let asks = |inputs, answer, state| {
+            let answers = [("a".to_owned(), answer)].into_iter().collect();
+            Recorded::NeedsInput { inputs, answers, state, round: RoundId([7; 16]) }
+        };
+        let data = Some(value());
+        vec![
+            Recorded::Done(Content::Value(value())),
+            Recorded::Done(Content::Result(value())),
+            Recorded::Page { items: vec![Value::Null, value()], next: None },
+            Recorded::Failed { message: String::new(), data, code: None },
+            asks(Inputs::new(), value(), Value::Null),
+            asks(Inputs::new(), Value::Null, value()),
+        ]
+    }
+
+    #[test]
+    fn what_is_deeper_than_anybody_reads_is_not_kept() {
+        const BYTES: usize = 10_000_000;
+        for levels in [RESULT_DEPTH_MAX + 1, 200_000] {
+            for deep in with(&|| nested(levels)) {
+                assert!(kept(deep, BYTES) == Recorded::TooLarge, "{levels}");
+            }
+        }
+        let asked = |value: Value| {
+            let form = InputRequest::Form { message: String::new(), schema: value.clone() };
+            let inputs = Inputs::new().ask("form", form).ask("sample", InputRequest::Sample(value));
+            let (answers, state) = (serde_json::Map::new(), Value::Null);
+            Recorded::NeedsInput { inputs, answers, state, round: RoundId([7; 16]) }
+        };
+        assert_eq!(kept(asked(nested(RESULT_DEPTH_MAX + 1)), BYTES), Recorded::TooLarge);
+        // And what is kept is read.
+        let mut kinds = with(&|| nested(RESULT_DEPTH_MAX));
+        kinds.push(asked(nested(RESULT_DEPTH_MAX)));
+        for deep in kinds {
+            assert_eq!(kept(deep.clone(), BYTES), deep);
+            assert_eq!(Recorded::from_bytes(&deep.to_bytes().unwrap()), Some(deep));
+        }
+    }
+
+    #[test]
+    fn the_levels_of_a_text_are_counted() {
+        let raw = |text: String| Recorded::Done(Content::Raw(text.into()));
+        let around = |levels: usize, inner: &str| {
+            format!("{}{inner}{}", "[".repeat(levels), "]".repeat(levels))
+        };
+        // Brackets in strings are no levels, and what was closed is none any more.
+        let strings = r#""[[{{", {"[\"[\\": "]]}}"}, [[]], [[]]"#;
+        let good = around(RESULT_DEPTH_MAX - 2, strings);
+        assert_eq!(kept(raw(good.clone()), 1_000), raw(good));
+        for deep in [
+            around(RESULT_DEPTH_MAX - 1, strings),
+            around(RESULT_DEPTH_MAX, "{}"),
+            around(RESULT_DEPTH_MAX + 1, ""),
+        ] {
+            assert_eq!(kept(raw(deep.clone()), 1_000), Recorded::TooLarge, "{deep}");
         }
     }
 

@@ -13,9 +13,9 @@ use handback_token::ring::Mode;
 use handback_token::{KeyRing, Sealer, SealerConfig, UnixTime};
 use handback_tool::audit::JsonLines;
 use handback_tool::{
-    Answer, Arguments, CallContext, Clock, Continuation, Definition, Inputs, Outcome, Pipeline,
-    PipelineParts, Position, Refusal, Registry, Reply, Request, RevocationWatch, Round, Surface,
-    Tool, ToolClass, ToolError,
+    Answer, Arguments, CallContext, Clock, Content, Continuation, Definition, Inputs, Outcome,
+    Pipeline, PipelineParts, Position, Refusal, Registry, Reply, Request, RevocationWatch, Round,
+    Surface, Tool, ToolClass, ToolError,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -368,6 +368,13 @@ enum How {
     Hang,
     Wait,
     Large,
+    Deep,
+    TooDeep,
+}
+
+/// A value of so many levels.
+pub(crate) fn nested(levels: usize) -> Value {
+    (0..levels).fold(Value::Null, |value, _| Value::Array(vec![value]))
 }
 
 /// Asks for a card, unless it was given one before it could ask.
@@ -418,6 +425,8 @@ impl Tool for Act {
                 Outcome::json(number)
             }
             How::Large => Ok(Outcome::text("x".repeat(200_000))),
+            How::Deep => Ok(Outcome::Done(Content::Value(nested(100)))),
+            How::TooDeep => Ok(Outcome::Done(Content::Value(nested(126)))),
         }
     }
 }

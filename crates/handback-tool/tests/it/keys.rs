@@ -7,7 +7,7 @@ use handback_tool::{Answer, Content, Refusal, Reply, Request, Surface};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::bench::{Bench, alice, asked, bob, items, round};
+use crate::bench::{Bench, alice, asked, bob, items, nested, round};
 
 fn act(name: &str, how: &str, key: &str) -> Request {
     Request::call(alice(), Surface::Library, name, json!({"how": how})).key(key)
@@ -105,6 +105,18 @@ async fn a_result_that_is_too_large_is_recorded_as_done() {
         assert_eq!(ended.unwrap_err(), Refusal::TooLarge);
     }
     assert_eq!(bench.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_result_is_answered_as_often_as_it_is_asked_for_or_never() {
+    let bench = Bench::new();
+    for is_replay in [false, true] {
+        let answer = bench.pipeline.call(act("act", "deep", "k")).await.unwrap();
+        assert_eq!(done(answer), (nested(100), is_replay));
+        let ended = bench.pipeline.call(act("act", "too_deep", "l")).await;
+        assert_eq!(ended.unwrap_err(), Refusal::TooLarge);
+    }
+    assert_eq!(bench.effects.count(), 2);
 }
 
 #[tokio::test]
