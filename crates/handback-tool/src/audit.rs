@@ -210,6 +210,7 @@ impl Entry {
 
     fn line(&self, event: &'static str) -> AuditLine<'_> {
         let duration = (event == "end").then(|| self.started.elapsed().as_micros());
+        let noted = self.noted.presented.get();
         AuditLine {
             at_ms: self.clock.now_ms(),
             call: &self.call,
@@ -219,11 +220,11 @@ impl Entry {
             name: &self.name,
             issuer: self.issuer.as_deref(),
             subject: self.subject.as_deref(),
-            continuation: self.continuation,
-            presented: self.presented.clone(),
+            continuation: self.continuation.or_else(|| noted.map(|(kind, _)| *kind)),
+            presented: self.presented.clone().or_else(|| noted.map(|(_, print)| print.clone())),
             key: self.key.clone(),
             decision: None,
-            reason: self.noted.get().copied(),
+            reason: self.noted.reason.get().copied(),
             minted: None,
             duration_us: duration.map(|micros| u64::try_from(micros).unwrap_or(u64::MAX)),
         }

@@ -10,7 +10,8 @@ use handback_identity::VerifiedPrincipal;
 use handback_store::Millis;
 use handback_store::held::{HeldError, NewValue};
 use handback_token::{
-    ArgsFingerprint, Context, ContextError, Cursor, CursorIssuer, Operation, Sealer, UnixTime,
+    ArgsFingerprint, Context, ContextError, Cursor, CursorIssuer, Operation, Sealer,
+    TokenFingerprint, UnixTime,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -254,7 +255,13 @@ impl CallContext {
     /// Tells the audit of this call why something was refused that the tool opens itself. The first
     /// reason counts.
     pub fn note_reason(&self, reason: &'static str) {
-        let _ = self.noted.set(reason);
+        let _ = self.noted.reason.set(reason);
+    }
+
+    /// Tells the audit of this call what came back that the tool opens itself: a `cursor` or a
+    /// `handle`, of which the audit gets the fingerprint. The first one counts.
+    pub fn note_presented(&self, kind: &'static str, text: &str) {
+        let _ = self.noted.presented.set((kind, TokenFingerprint::of(text).to_string()));
     }
 
     /// Becomes ready when the caller does not want the result any more. The work need not watch it:

@@ -37,7 +37,15 @@ pub struct Request {
 }
 
 /// Why a tool refused something, for the audit of its call.
-pub(crate) type Noted = Arc<OnceLock<&'static str>>;
+pub(crate) type Noted = Arc<Notes>;
+
+/// What a tool tells the audit of what it opens itself.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    pub(crate) reason: OnceLock<&'static str>,
+    /// What came back, and its fingerprint.
+    pub(crate) presented: OnceLock<(&'static str, String)>,
+}
 
 /// Where a call came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

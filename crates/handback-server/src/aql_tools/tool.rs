@@ -106,6 +106,7 @@ impl Tool for AqlTool {
     }
 
     async fn call(&self, args: Value, ctx: &CallContext) -> Result<Outcome, ToolError> {
+        let presented = Presented::of(&args);
         let mut ask = Ask::Request(args);
         loop {
             let look = Look {
@@ -117,6 +118,7 @@ impl Tool for AqlTool {
             match self.shared.room.run(move || look.at(ask)).await? {
                 Seen::Ended { outcome, refused } => {
                     refused.into_iter().for_each(|reason| ctx.note_reason(reason));
+                    presented.note(refused.is_some(), ctx);
                     return outcome;
                 }
                 Seen::Wait(waiting) => {
@@ -124,6 +126,32 @@ impl Tool for AqlTool {
                     ask = Ask::Again(waiting);
                 }
             }
+        }
+    }
+}
+
+/// What a request brings back, for the audit.
+struct Presented {
+    cursor: Option<String>,
+    element_type: Option<String>,
+}
+
+impl Presented {
+    fn of(request: &Value) -> Self {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let params = request.get("params");
+        let named = |name| text(params.and_then(|params| params.get(name)));
+        let cursor = ["after", "before", "cursor"].into_iter().find_map(named);
+        Self { cursor, element_type: text(request.get("element_type")) }
+    }
+
+    /// A cursor always; what may have been a handle only if something was refused: else it is the
+    /// name of a collection.
+    fn note(&self, is_refused: bool, ctx: &CallContext) {
+        match (&self.cursor, &self.element_type) {
+            (Some(cursor), _) => ctx.note_presented("cursor", cursor),
+            (None, Some(handle)) if is_refused => ctx.note_presented("handle", handle),
+            _ => {}
         }
     }
 }

@@ -325,8 +325,7 @@ fn check_audit(cell: Cell, how: &How<'_>, reasons: &[String], lines: &[Value]) {
         Who::Operator | Who::Anonymous => None,
     };
     let text = &how.minted.text;
-    // Inside of arguments, only the tool knows what is a continuation.
-    let has_print = !["aql_cursor", "handle"].contains(&cell.kind) && text.len() <= 512;
+    let has_print = text.len() <= 512;
     let presented = has_print.then(|| TokenFingerprint::of(text).to_string());
     let is_it = |line: &&Value| {
         line["reason"].as_str().is_some_and(|reason| reasons.iter().any(|known| known == reason))
