@@ -1,0 +1,1 @@
+//! Results that are over a client's budget.

@@ -1,0 +1,1 @@
+//! Arguments that name held values.

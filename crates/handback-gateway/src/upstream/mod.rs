@@ -1,0 +1,13 @@
+//! Connections to the servers behind the gateway.
+//!
+//! A [`Line`] is one connection. It asks, and hears what comes before the answer; what belongs to no
+//! question comes to whoever opened the line. Answers are slices of what arrived, never trees; large
+//! ones are in a file.
+
+mod line;
+mod raw;
+mod spec;
+
+pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
+pub use raw::Raw;
+pub use spec::{Place, Spec};

@@ -1,0 +1,65 @@
+//! What an upstream is.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// An upstream, as configured.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct Spec {
+    /// Its name: the prefix of names that collide, and a part of what tokens are bound to.
+    pub name: String,
+    /// Where it is.
+    pub place: Place,
+    /// How long a question may take, if nobody says otherwise.
+    pub time_limit: Duration,
+    /// Bytes of one answer at most: what is larger is stopped while it arrives.
+    pub answer_bytes_max: u64,
+    /// Bytes of an answer that is kept in memory; a larger one goes to a file as it arrives.
+    pub memory_bytes_max: usize,
+    /// Where such files are.
+    pub spool: PathBuf,
+}
+
+/// Where an upstream is.
+#[derive(Clone)]
+#[expect(clippy::exhaustive_enums, reason = "the protocol has two transports")]
+pub enum Place {
+    /// At a URL, `http` or `https`, with headers that may be secret.
+    Http {
+        /// The endpoint.
+        url: String,
+        /// Added to every request.
+        headers: Vec<(String, String)>,
+    },
+    /// A program that speaks on its standard input and output.
+    Command {
+        /// The program.
+        program: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Added to its environment; may be secret.
+        env: Vec<(String, String)>,
+    },
+}
+
+/// Headers and environments may be secret: only their names are shown.
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |pairs: &[(String, String)]| -> Vec<String> {
+            pairs.iter().map(|(name, _)| name.clone()).collect()
+        };
+        match self {
+            Self::Http { url, headers } => {
+                f.debug_struct("Http").field("url", url).field("headers", &names(headers)).finish()
+            }
+            Self::Command { program, args, env } => f
+                .debug_struct("Command")
+                .field("program", program)
+                .field("args", &args.len())
+                .field("env", &names(env))
+                .finish(),
+        }
+    }
+}
