@@ -70,7 +70,7 @@ pub struct AuditLine<'a> {
 }
 
 impl AuditLine<'_> {
-    fn refuse(&mut self, refusal: &Refusal) {
+    pub(crate) fn refuse(&mut self, refusal: &Refusal) {
         let is_cancelled = *refusal == Refusal::Cancelled;
         self.decision = Some(if is_cancelled { "cancelled" } else { "refused" });
         self.reason = Some(refusal.reason());
@@ -198,13 +198,18 @@ impl Entry {
     }
 
     /// The end of a call that was checked and not made.
-    pub(crate) fn end_checked(mut self, ended: &Result<(), Refusal>) {
-        self.is_over = true;
-        let mut line = self.line("end");
-        match ended {
+    pub(crate) fn end_checked(self, ended: &Result<(), Refusal>) {
+        self.end_with(|line| match ended {
             Ok(()) => line.decision = Some("checked"),
             Err(refusal) => line.refuse(refusal),
-        }
+        });
+    }
+
+    /// The end of a call, as it is said.
+    pub(crate) fn end_with(mut self, say: impl FnOnce(&mut AuditLine<'_>)) {
+        self.is_over = true;
+        let mut line = self.line("end");
+        say(&mut line);
         self.sink.write(&line);
     }
 

@@ -37,6 +37,8 @@ pub struct Ask {
     pub heard: Option<mpsc::Sender<Heard>>,
     /// How long the answer may take; the upstream's own limit if nothing is said.
     pub time_limit: Option<Duration>,
+    /// The id of a subscription as the client knows it, as JSON: what is heard of it has this one.
+    pub subscription: Option<Bytes>,
 }
 
 /// What comes before the answer to a question, and belongs to it.
@@ -125,6 +127,21 @@ impl Line {
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Result<Self, LineError> {
         let _ = (spec, opening, spontaneous);
+        Err(LineError::Era)
+    }
+
+    /// A line to our own tools, in this process, for one caller.
+    ///
+    /// # Errors
+    ///
+    /// [`LineError`] if it does not come about.
+    pub async fn open_own(
+        server: &handback_mcp::server::McpServer,
+        caller: &handback_identity::Caller,
+        opening: Opening,
+        spontaneous: mpsc::Sender<Spontaneous>,
+    ) -> Result<Self, LineError> {
+        let _ = (server, caller, opening, spontaneous);
         Err(LineError::Era)
     }
 
