@@ -1,5 +1,6 @@
 //! One connection to an upstream.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,7 +8,8 @@ use handback_mcp::Era;
 use handback_mcp::wire::Id;
 use tokio::sync::mpsc;
 
-use super::{Raw, Spec};
+use super::stdio::Stdio;
+use super::{Place, Raw, Spec, frame};
 
 /// How a line is begun.
 #[derive(Clone, Debug)]
@@ -35,6 +37,9 @@ pub struct Ask {
     /// Where what comes before the answer goes. Without it, that is dropped, and requests of the
     /// upstream are refused.
     pub heard: Option<mpsc::Sender<Heard>>,
+    /// For `subscriptions/listen`: the JSON that stands for the id of the subscription in what is
+    /// heard of it and in its answer. Without it, that is a number of the line's own.
+    pub subscription: Option<Bytes>,
     /// How long the answer may take; the upstream's own limit if nothing is said.
     pub time_limit: Option<Duration>,
     /// The id of a subscription as the client knows it, as JSON: what is heard of it has this one.
@@ -104,6 +109,10 @@ pub enum LineError {
 }
 
 impl LineError {
+    pub(super) fn closed() -> Self {
+        Self::Unreachable("the line is closed".to_owned())
+    }
+
     /// Whether the upstream has certainly not been asked.
     #[must_use]
     pub const fn nothing_happened(&self) -> bool {
@@ -111,12 +120,29 @@ impl LineError {
     }
 }
 
-/// One connection to an upstream. Clones are the same one.
+/// One connection to an upstream. Clones are the same one; with the last of them it ends.
 #[derive(Clone, Debug)]
-pub struct Line {}
+pub struct Line {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    way: Way,
+    era: Era,
+    hello: Option<Bytes>,
+    time_limit: Duration,
+}
+
+/// The transports.
+#[derive(Debug)]
+enum Way {
+    Stdio(Stdio),
+}
 
 impl Line {
-    /// Opens a line. What belongs to no question goes to `spontaneous`.
+    /// Opens a line. What belongs to no question goes to `spontaneous`; what does not fit into it is
+    /// dropped, and requests are refused then.
     ///
     /// # Errors
     ///
@@ -126,8 +152,21 @@ impl Line {
         opening: Opening,
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Result<Self, LineError> {
-        let _ = (spec, opening, spontaneous);
-        Err(LineError::Era)
+        let era = match opening {
+            Opening::Modern => Era::Modern,
+            Opening::Legacy { .. } => Era::Legacy,
+        };
+        let way = match &spec.place {
+            Place::Command { program, args, env } => {
+                Way::Stdio(Stdio::start(spec, (program, args, env), era, spontaneous)?)
+            }
+            Place::Http { .. } => return Err(LineError::Era),
+        };
+        let mut inner = Inner { way, era, hello: None, time_limit: spec.time_limit };
+        if let Opening::Legacy { initialize } = opening {
+            inner.hello = Some(inner.begin(initialize).await?);
+        }
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// A line to our own tools, in this process, for one caller.
@@ -148,13 +187,13 @@ impl Line {
     /// The era that is spoken on it.
     #[must_use]
     pub fn era(&self) -> Era {
-        Era::Modern
+        self.inner.era
     }
 
     /// The result of `initialize`, of the older era.
     #[must_use]
     pub fn hello(&self) -> Option<&Bytes> {
-        None
+        self.inner.hello.as_ref()
     }
 
     /// Asks. Whoever drops the future does not want the answer any more, and the upstream is told so.
@@ -163,8 +202,7 @@ impl Line {
     ///
     /// [`LineError`] if there is no answer.
     pub async fn ask(&self, ask: Ask) -> Result<Answer, LineError> {
-        let _ = ask;
-        Err(LineError::Lost)
+        self.inner.ask(ask).await
     }
 
     /// Says something that is not answered.
@@ -173,8 +211,7 @@ impl Line {
     ///
     /// [`LineError`] if it could not be said.
     pub async fn tell(&self, method: &str, params: Option<Bytes>) -> Result<(), LineError> {
-        let _ = (method, params);
-        Err(LineError::Lost)
+        self.inner.tell(method, params).await
     }
 
     /// Answers a request of the upstream: with the JSON of a result, or of an error object.
@@ -187,12 +224,73 @@ impl Line {
         id: Id<'static>,
         with: Result<Bytes, Bytes>,
     ) -> Result<(), LineError> {
-        let _ = (id, with);
-        Err(LineError::Lost)
+        let with = with.as_ref().map(|json| json.as_ref()).map_err(|json| json.as_ref());
+        match &self.inner.way {
+            Way::Stdio(stdio) => stdio.say(frame::answer(&id, with)),
+        }
     }
 
     /// Resolves when the line is gone for good.
     pub async fn closed(&self) {
-        std::future::pending().await
+        match &self.inner.way {
+            Way::Stdio(stdio) => stdio.closed().await,
+        }
     }
 }
+
+impl Inner {
+    /// The handshake of the older era. Returns what the upstream says of itself.
+    async fn begin(&self, initialize: Bytes) -> Result<Bytes, LineError> {
+        let ask = Ask {
+            method: "initialize".to_owned(),
+            params: Some(initialize),
+            headers: Vec::new(),
+            heard: None,
+            subscription: None,
+            time_limit: None,
+        };
+        let answer = self.ask(ask).await.map_err(|why| match why {
+            // Nothing has been asked that does anything.
+            LineError::Lost => LineError::Unreachable("it ended before it said hello".to_owned()),
+            other => other,
+        })?;
+        let hello = match answer {
+            Answer::Result(Raw::Memory(hello)) => hello,
+            Answer::Result(Raw::File { .. }) => return Err(LineError::TooLarge),
+            Answer::Error(error) => return Err(not_begun(&error)),
+        };
+        self.tell("notifications/initialized", None).await?;
+        Ok(hello)
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Answer, LineError> {
+        let limit = ask.time_limit.unwrap_or(self.time_limit);
+        match &self.way {
+            Way::Stdio(stdio) => stdio.ask(ask, limit).await,
+        }
+    }
+
+    async fn tell(&self, method: &str, params: Option<Bytes>) -> Result<(), LineError> {
+        match &self.way {
+            Way::Stdio(stdio) => stdio.say(frame::notification(method, params.as_deref())),
+        }
+    }
+}
+
+/// Why an upstream refuses the handshake.
+fn not_begun(error: &[u8]) -> LineError {
+    #[derive(serde::Deserialize)]
+    struct Told {
+        code: i64,
+    }
+    match serde_json::from_slice(error) {
+        Ok(Told { code: METHOD_NOT_FOUND | UNSUPPORTED_VERSION }) => LineError::Era,
+        _ => LineError::Protocol("it refused the handshake"),
+    }
+}
+
+/// There is no such method: how a server of the newer era refuses the handshake.
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// The version is not spoken: how a server of the newer era may refuse it too.
+const UNSUPPORTED_VERSION: i64 = -32022;

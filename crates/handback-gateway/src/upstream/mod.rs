@@ -4,9 +4,17 @@
 //! question comes to whoever opened the line. Answers are slices of what arrived, never trees; large
 //! ones are in a file.
 
+mod child;
+mod ears;
+mod faults;
+mod frame;
 mod line;
+mod meta;
+mod pending;
 mod raw;
+mod said;
 mod spec;
+mod stdio;
 
 pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
 pub use raw::Raw;

@@ -1,0 +1,179 @@
+//! Who hears what an upstream says.
+
+use bytes::Bytes;
+use handback_mcp::Era;
+use handback_mcp::wire::Id;
+use tokio::sync::mpsc;
+
+use super::faults::{Fault, Faults};
+use super::pending::{Pending, Route};
+use super::said::{Said, To};
+use super::{Heard, LineError, Spontaneous, frame, meta};
+
+/// What a request of an upstream gets that nobody takes.
+const REFUSED: &[u8] = br#"{"code":-32601,"message":"nobody here answers this"}"#;
+
+/// What a request of an upstream gets when whoever should answer has too much to do.
+const TOO_MUCH: &[u8] = br#"{"code":-32603,"message":"too many requests wait to be answered"}"#;
+
+/// How an upstream says how far it is.
+const PROGRESS: &str = "notifications/progress";
+
+/// How a peer takes a request back.
+const CANCELLED: &str = "notifications/cancelled";
+
+/// Who hears what comes over one line.
+#[derive(Debug)]
+pub(super) struct Ears {
+    pub(super) pending: Pending,
+    pub(super) faults: Faults,
+    spontaneous: mpsc::Sender<Spontaneous>,
+    era: Era,
+}
+
+impl Ears {
+    pub(super) fn new(name: &str, era: Era, spontaneous: mpsc::Sender<Spontaneous>) -> Self {
+        Self { pending: Pending::default(), faults: Faults::new(name), spontaneous, era }
+    }
+
+    pub(super) const fn era(&self) -> Era {
+        self.era
+    }
+
+    /// Hands a message to whom it belongs, without waiting for anybody. Returns what is to be sent
+    /// in return.
+    pub(super) fn hear(&self, said: Said) -> Option<Vec<u8>> {
+        match said {
+            Said::Answer { to, answer } => {
+                let is_wanted = match to {
+                    To::Number(number) => self.pending.end(number, Ok(answer)),
+                    To::Unknown | To::Nobody => false,
+                };
+                if !is_wanted {
+                    self.faults.note(Fault::Unasked);
+                }
+                None
+            }
+            Said::Request { id, method, params } => self.request(id, method, params),
+            Said::Notification { method, params } => {
+                self.notification(method, params);
+                None
+            }
+        }
+    }
+
+    /// Hands over what came on the stream of one question, but for its answer. Waits until whoever
+    /// asked takes it: nobody else is on that stream. Returns what is to be sent in return.
+    pub(super) async fn hear_beside(
+        &self,
+        number: u64,
+        route: &Route,
+        said: Said,
+    ) -> Result<Option<Vec<u8>>, LineError> {
+        let heard = match said {
+            Said::Answer { .. } => {
+                self.faults.note(Fault::Unasked);
+                return Ok(None);
+            }
+            Said::Request { id, method, .. } if method == "ping" => return Ok(Some(pong(&id))),
+            Said::Request { id, method, params } => Heard::Request { id, method, params },
+            Said::Notification { method, params } => {
+                if self.is_taken_back(&method, params.as_ref(), number, route) {
+                    return Err(LineError::Lost);
+                }
+                let params = params.map(|params| as_known(&method, params, route));
+                Heard::Notification { method, params }
+            }
+        };
+        let Some(sender) = &route.heard else { return Ok(self.unheard(&heard, REFUSED)) };
+        match sender.send(heard).await {
+            Ok(()) => Ok(None),
+            Err(mpsc::error::SendError(heard)) => Ok(self.unheard(&heard, REFUSED)),
+        }
+    }
+
+    fn request(&self, id: Id<'static>, method: String, params: Option<Bytes>) -> Option<Vec<u8>> {
+        if method == "ping" {
+            return Some(pong(&id));
+        }
+        let heard = Heard::Request { id, method, params };
+        let sent = match self.pending.only() {
+            Some((_, Route { heard: Some(sender), .. })) => sender.try_send(heard),
+            Some((_, Route { heard: None, .. })) => return self.unheard(&heard, REFUSED),
+            None => self.spontaneous.try_send(heard),
+        };
+        match sent {
+            Ok(()) => None,
+            Err(mpsc::error::TrySendError::Full(heard)) => self.unheard(&heard, TOO_MUCH),
+            Err(mpsc::error::TrySendError::Closed(heard)) => self.unheard(&heard, REFUSED),
+        }
+    }
+
+    fn notification(&self, method: String, params: Option<Bytes>) {
+        let number = params.as_ref().and_then(|params| match method.as_str() {
+            PROGRESS => meta::token(params),
+            CANCELLED if self.era == Era::Modern => meta::member(params, "requestId"),
+            _ => meta::subscription(params),
+        });
+        let known = number.and_then(|number| Some((number, self.pending.route(number)?)));
+        let Some((number, route)) = known else {
+            let sent = self.spontaneous.try_send(Heard::Notification { method, params });
+            if sent.is_err() {
+                self.faults.note(Fault::Dropped);
+            }
+            return;
+        };
+        if self.is_taken_back(&method, params.as_ref(), number, &route) {
+            self.pending.end(number, Err(LineError::Lost));
+            return;
+        }
+        let params = params.map(|params| as_known(&method, params, &route));
+        let sent = route
+            .heard
+            .as_ref()
+            .map(|sender| sender.try_send(Heard::Notification { method, params }));
+        if let Some(Err(_)) = sent {
+            self.faults.note(Fault::Dropped);
+            if route.listens {
+                // Whoever listens believes to hear everything.
+                self.pending.end(number, Err(LineError::Lost));
+            }
+        }
+    }
+
+    /// Whether a server of the newer era ends a subscription by this.
+    fn is_taken_back(
+        &self,
+        method: &str,
+        params: Option<&Bytes>,
+        number: u64,
+        route: &Route,
+    ) -> bool {
+        self.era == Era::Modern
+            && method == CANCELLED
+            && route.listens
+            && params.and_then(|params| meta::member(params, "requestId")) == Some(number)
+    }
+
+    /// What is sent in return for something that nobody took.
+    fn unheard(&self, heard: &Heard, why: &[u8]) -> Option<Vec<u8>> {
+        match heard {
+            Heard::Request { id, .. } => Some(frame::answer(id, Err(why))),
+            Heard::Notification { .. } => None,
+        }
+    }
+}
+
+/// Parameters with tokens and ids as the caller knows them.
+fn as_known(method: &str, params: Bytes, route: &Route) -> Bytes {
+    let changed = match (&route.token, &route.subscription) {
+        (Some(token), _) if method == PROGRESS => meta::with_token(&params, token),
+        (_, Some(known_by)) => meta::with_subscription(&params, known_by),
+        _ => None,
+    };
+    changed.unwrap_or(params)
+}
+
+fn pong(id: &Id<'_>) -> Vec<u8> {
+    frame::answer(id, Ok(b"{}"))
+}

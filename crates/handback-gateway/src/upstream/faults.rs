@@ -1,0 +1,97 @@
+//! What an upstream does wrong: counted, and told of ever more rarely.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// So many things in a row that are no messages, and the upstream speaks another language.
+const MALFORMED_IN_A_ROW_MAX: u32 = 100;
+
+/// The faults of one upstream on one line.
+#[derive(Debug)]
+pub(super) struct Faults {
+    upstream: String,
+    in_a_row: AtomicU32,
+    counts: [AtomicU64; Fault::COUNT],
+}
+
+/// A fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Bytes that are no message.
+    Malformed,
+    /// An answer that nobody waits for.
+    Unasked,
+    /// A message that nobody takes, or takes fast enough.
+    Dropped,
+    /// A message that is larger than it may be.
+    TooLarge,
+}
+
+impl Fault {
+    const COUNT: usize = 4;
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "something that is no message",
+            Self::Unasked => "an answer that nobody waits for",
+            Self::Dropped => "a message that nobody takes",
+            Self::TooLarge => "a message that is too large",
+        }
+    }
+}
+
+impl Faults {
+    pub(super) fn new(upstream: &str) -> Self {
+        let (in_a_row, counts) = (AtomicU32::new(0), Default::default());
+        Self { upstream: upstream.to_owned(), in_a_row, counts }
+    }
+
+    /// A message was one.
+    pub(super) fn good(&self) {
+        // Most of the time it is zero, and is only read.
+        if self.in_a_row.load(Ordering::Relaxed) != 0 {
+            self.in_a_row.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// A message was none. Says whether that was one too many.
+    pub(super) fn malformed(&self) -> bool {
+        self.note(Fault::Malformed);
+        self.in_a_row.fetch_add(1, Ordering::Relaxed) + 1 >= MALFORMED_IN_A_ROW_MAX
+    }
+
+    /// Counts a fault, and tells of the first, the second, the fourth, the eighth one.
+    pub(super) fn note(&self, fault: Fault) {
+        let Some(count) = self.counts.get(fault as usize) else { return };
+        let count = count.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_power_of_two() {
+            tracing::warn!(upstream = %self.upstream, count, "it sent {}", fault.name());
+        }
+    }
+
+    /// How often a fault was noted.
+    #[cfg(test)]
+    pub(super) fn count(&self, fault: Fault) -> u64 {
+        self.counts.get(fault as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_good_message_in_between_forgives() {
+        let faults = Faults::new("x");
+        for _ in 0..3 {
+            for _ in 1..MALFORMED_IN_A_ROW_MAX {
+                assert!(!faults.malformed());
+            }
+            faults.good();
+        }
+        for _ in 1..MALFORMED_IN_A_ROW_MAX {
+            assert!(!faults.malformed());
+        }
+        assert!(faults.malformed());
+        assert_eq!(faults.count(Fault::Malformed), u64::from(4 * MALFORMED_IN_A_ROW_MAX) - 3);
+    }
+}

@@ -1,0 +1,260 @@
+//! A line to a program, over its standard input and output.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use handback_mcp::Era;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufWriter};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::ears::Ears;
+use super::pending::Route;
+use super::said::Said;
+use super::{Answer, Ask, LineError, Spec, Spontaneous, child, frame, meta};
+
+/// Messages that wait to be written at most. A program that takes so few is stuck.
+const QUEUED_MAX: usize = 1024;
+
+/// Of these, how many are kept free for what is not a question: cancelling, answering.
+const QUEUED_RESERVE: usize = 256;
+
+/// Bytes that wait to be written at most, once there is more than one message.
+const QUEUED_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes that are read at once, and the least room that there is for it.
+const READ_BYTES: usize = 64 << 10;
+const READ_BYTES_MIN: usize = 8 << 10;
+
+/// How many messages are written at once.
+const WRITTEN_AT_ONCE: usize = 64;
+
+/// A line to a program.
+#[derive(Debug)]
+pub(super) struct Stdio {
+    ears: Arc<Ears>,
+    queue: Queue,
+    closing: CancellationToken,
+    closed: CancellationToken,
+}
+
+impl Stdio {
+    /// Starts the program.
+    pub(super) fn start(
+        spec: &Spec,
+        (program, args, env): (&str, &[String], &[(String, String)]),
+        era: Era,
+        spontaneous: mpsc::Sender<Spontaneous>,
+    ) -> Result<Self, LineError> {
+        let started = child::start(program, args, env)?;
+        let ears = Arc::new(Ears::new(&spec.name, era, spontaneous));
+        let (sender, receiver) = mpsc::channel(QUEUED_MAX);
+        let queue = Queue { sender, bytes: Arc::default() };
+        let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
+        tokio::spawn(child::mutter(spec.name.clone(), started.stderr));
+        tokio::spawn(write(started.stdin, receiver, Arc::clone(&queue.bytes)));
+        let reader = Reader {
+            ears: Arc::clone(&ears),
+            replies: queue.downgrade(),
+            memory_bytes_max: spec.memory_bytes_max,
+        };
+        let watched = child::watch(spec.name.clone(), started.child, closing.clone());
+        let (stdout, ending) = (started.stdout, (closing.clone(), closed.clone()));
+        tokio::spawn(async move {
+            let (closing, closed) = ending;
+            tokio::join!(
+                async {
+                    reader.run(stdout, &closing).await;
+                    reader.ears.pending.close();
+                    closing.cancel();
+                },
+                watched
+            );
+            closed.cancel();
+        });
+        Ok(Self { ears, queue, closing, closed })
+    }
+
+    pub(super) async fn ask(&self, ask: Ask, limit: Duration) -> Result<Answer, LineError> {
+        let pending = &self.ears.pending;
+        let number = pending.number();
+        let mut params = ask.params;
+        let token = params.as_ref().and_then(|params| meta::take_token(params, number));
+        let token = token.map(|(changed, token)| {
+            params = Some(changed);
+            token
+        });
+        let listens = ask.subscription.is_some() || ask.method == "subscriptions/listen";
+        let route = Route { heard: ask.heard, token, subscription: ask.subscription, listens };
+        let line = frame::line(frame::request(number, &ask.method, params.as_deref()));
+        let answer = pending.wait(number, route)?;
+        if let Err(why) = self.queue.put(line, QUEUED_RESERVE) {
+            pending.forget(number);
+            return Err(why);
+        }
+        let _under_way = UnderWay { line: self, number };
+        match tokio::time::timeout(limit, answer).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(LineError::Lost),
+            Err(_) => Err(LineError::TimedOut),
+        }
+    }
+
+    pub(super) fn say(&self, message: Vec<u8>) -> Result<(), LineError> {
+        self.queue.put(frame::line(message), 0)
+    }
+
+    pub(super) async fn closed(&self) {
+        self.closed.cancelled().await;
+    }
+}
+
+/// The program is ended once its line is gone.
+impl Drop for Stdio {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}
+
+/// A question that was asked. Whoever drops it before the answer is there does not want it.
+struct UnderWay<'a> {
+    line: &'a Stdio,
+    number: u64,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if self.line.ears.pending.forget(self.number) {
+            // If even this does not fit, the program is stuck.
+            let _ = self.line.say(frame::cancelled(self.number));
+        }
+    }
+}
+
+/// What waits to be written.
+#[derive(Debug)]
+struct Queue {
+    sender: mpsc::Sender<Bytes>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Queue {
+    /// Puts a message behind the others, and leaves so many places free.
+    fn put(&self, message: Bytes, reserve: usize) -> Result<(), LineError> {
+        let length = message.len();
+        if self.sender.is_closed() {
+            return Err(LineError::closed());
+        }
+        let queued = self.bytes.fetch_add(length, Ordering::Relaxed);
+        let is_full = self.sender.capacity() <= reserve
+            || (queued > 0 && queued.saturating_add(length) > QUEUED_BYTES_MAX);
+        let why = match is_full {
+            true => LineError::Busy,
+            false => match self.sender.try_send(message) {
+                Ok(()) => return Ok(()),
+                Err(mpsc::error::TrySendError::Full(_)) => LineError::Busy,
+                Err(mpsc::error::TrySendError::Closed(_)) => LineError::closed(),
+            },
+        };
+        self.bytes.fetch_sub(length, Ordering::Relaxed);
+        Err(why)
+    }
+
+    fn downgrade(&self) -> Replies {
+        Replies { sender: self.sender.downgrade(), bytes: Arc::clone(&self.bytes) }
+    }
+}
+
+/// A way to the queue that does not keep it open.
+#[derive(Debug)]
+struct Replies {
+    sender: mpsc::WeakSender<Bytes>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Replies {
+    fn put(&self, message: Vec<u8>) {
+        let Some(sender) = self.sender.upgrade() else { return };
+        let queue = Queue { sender, bytes: Arc::clone(&self.bytes) };
+        // If it does not fit, the program asks more than it reads.
+        let _ = queue.put(frame::line(message), 0);
+    }
+}
+
+/// Writes what waits, until nobody can say anything any more; then the input ends.
+async fn write(stdin: ChildStdin, mut queue: mpsc::Receiver<Bytes>, bytes: Arc<AtomicUsize>) {
+    let mut stdin = BufWriter::with_capacity(READ_BYTES, stdin);
+    let mut batch = Vec::new();
+    while queue.recv_many(&mut batch, WRITTEN_AT_ONCE).await > 0 {
+        for message in batch.drain(..) {
+            let written = stdin.write_all(&message).await;
+            bytes.fetch_sub(message.len(), Ordering::Relaxed);
+            if written.is_err() {
+                return;
+            }
+        }
+        if stdin.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads what the program says.
+struct Reader {
+    ears: Arc<Ears>,
+    replies: Replies,
+    memory_bytes_max: usize,
+}
+
+impl Reader {
+    /// Reads until the program says nothing more, or nothing sensible.
+    async fn run(&self, mut stdout: ChildStdout, closing: &CancellationToken) {
+        let mut buffer = BytesMut::with_capacity(READ_BYTES);
+        // How much of the buffer has no end of a line in it.
+        let mut looked_at = 0;
+        loop {
+            if buffer.capacity() - buffer.len() < READ_BYTES_MIN {
+                buffer.reserve(READ_BYTES);
+            }
+            let read = tokio::select! {
+                read = stdout.read_buf(&mut buffer) => read,
+                () = closing.cancelled() => return,
+            };
+            if !matches!(read, Ok(1..)) {
+                return;
+            }
+            while let Some(at) = memchr::memchr(b'\n', buffer.get(looked_at..).unwrap_or_default())
+            {
+                let line = buffer.split_to(looked_at + at + 1).freeze();
+                looked_at = 0;
+                if !self.line(line) {
+                    return;
+                }
+            }
+            looked_at = buffer.len();
+            if buffer.len() > self.memory_bytes_max {
+                return;
+            }
+        }
+    }
+
+    /// Takes one line. Says whether there is any sense in going on.
+    fn line(&self, line: Bytes) -> bool {
+        if line.trim_ascii().is_empty() {
+            return true;
+        }
+        match Said::read(&line) {
+            Ok(said) => {
+                self.ears.faults.good();
+                if let Some(reply) = self.ears.hear(said) {
+                    self.replies.put(reply);
+                }
+                true
+            }
+            Err(_) => !self.ears.faults.malformed(),
+        }
+    }
+}

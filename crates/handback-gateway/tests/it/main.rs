@@ -1,0 +1,4 @@
+//! The gateway against real servers.
+
+mod stdio;
+mod world;

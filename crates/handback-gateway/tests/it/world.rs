@@ -1,0 +1,104 @@
+//! Lines to servers of our own making.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use handback_gateway::upstream::{Answer, Ask, Heard, Line, LineError, Opening, Place, Raw, Spec};
+use handback_page::json::ByteSource as _;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+/// Longer than anything here takes.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// What an upstream here may do.
+pub(crate) fn spec(place: Place) -> Spec {
+    Spec {
+        name: "peer".to_owned(),
+        place,
+        time_limit: LONG,
+        answer_bytes_max: 256 << 20,
+        memory_bytes_max: 1 << 20,
+        spool: std::env::temp_dir(),
+    }
+}
+
+/// The program in `peers/peer.py`.
+pub(crate) fn peer() -> Spec {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/peers/peer.py");
+    spec(Place::Command {
+        program: "python3".to_owned(),
+        args: vec!["-u".to_owned(), path.to_owned()],
+        env: Vec::new(),
+    })
+}
+
+/// How a line of the older era begins.
+pub(crate) fn legacy() -> Opening {
+    let initialize = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"sampling": {}},
+        "clientInfo": {"name": "test", "version": "1"},
+    });
+    Opening::Legacy { initialize: Bytes::from(initialize.to_string()) }
+}
+
+/// A line, and what comes over it by itself.
+pub(crate) struct World {
+    pub(crate) line: Line,
+    pub(crate) spontaneous: mpsc::Receiver<Heard>,
+}
+
+impl World {
+    pub(crate) async fn open(spec: &Spec, opening: Opening) -> Result<Self, LineError> {
+        let (sender, spontaneous) = mpsc::channel(16);
+        Ok(Self { line: Line::open(spec, opening, sender).await?, spontaneous })
+    }
+
+    /// Asks, and reads the answer.
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, LineError> {
+        let answer = self.line.ask(ask(method, params)).await?;
+        Ok(serde_json::from_slice(&result(answer)).unwrap())
+    }
+
+    pub(crate) async fn next(&mut self) -> Heard {
+        tokio::time::timeout(LONG, self.spontaneous.recv()).await.unwrap().unwrap()
+    }
+}
+
+pub(crate) fn ask(method: &str, params: Value) -> Ask {
+    Ask {
+        method: method.to_owned(),
+        params: Some(Bytes::from(params.to_string())),
+        headers: Vec::new(),
+        heard: None,
+        subscription: None,
+        time_limit: None,
+    }
+}
+
+/// The same, with somebody who hears.
+pub(crate) fn ask_heard(method: &str, params: Value) -> (Ask, mpsc::Receiver<Heard>) {
+    let (sender, receiver) = mpsc::channel(16);
+    (Ask { heard: Some(sender), ..ask(method, params) }, receiver)
+}
+
+/// The bytes of a result.
+pub(crate) fn result(answer: Answer) -> Vec<u8> {
+    let Answer::Result(raw) = answer else { panic!("a result: {answer:?}") };
+    bytes(&raw)
+}
+
+pub(crate) fn bytes(raw: &Raw) -> Vec<u8> {
+    raw.read(0..raw.size_bytes()).unwrap().into_owned()
+}
+
+/// A notification that was heard.
+pub(crate) fn notification(heard: Option<Heard>) -> (String, Value) {
+    match heard {
+        Some(Heard::Notification { method, params }) => {
+            (method, params.map_or(Value::Null, |json| serde_json::from_slice(&json).unwrap()))
+        }
+        other => panic!("a notification: {other:?}"),
+    }
+}
