@@ -17,3 +17,11 @@ impl Default for Budget {
         Self(40 << 10)
     }
 }
+
+impl std::str::FromStr for Budget {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}

@@ -11,7 +11,7 @@ use handback_mcp::Era;
 use handback_mcp::server::McpServer;
 use handback_mcp::wire::Object;
 use handback_token::Operation;
-use handback_tool::Pipeline;
+use handback_tool::{Definition, Kind, Pipeline};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -208,13 +208,16 @@ impl Gateway {
     /// What an older client is greeted with.
     pub(crate) fn welcome_legacy(
         &self,
+        caller: &Caller,
         opened: &[Result<Line, LineError>],
     ) -> Result<Bytes, Answer> {
         let own = self.own();
         let mut hellos = Vec::new();
         for (which, line) in opened.iter().enumerate() {
             match line {
-                Ok(line) => hellos.extend(line.hello().cloned()),
+                Ok(line) => {
+                    hellos.extend(line.hello().and_then(|hello| self.said(caller, which, hello)))
+                }
                 // With one server behind, there is nothing without it.
                 Err(error) if own == 1 && which == 0 => {
                     return Err(words::unanswered(self.name_of(which), error));
@@ -224,9 +227,31 @@ impl Gateway {
                 }
             }
         }
-        self.merged(&hellos).ok_or_else(|| {
+        self.merged(hellos).ok_or_else(|| {
             words::refused(words::INTERNAL_ERROR, "no server behind this one can be reached", None)
         })
+    }
+
+    /// What a server says of itself; our own, only of what it has for this caller.
+    fn said(&self, caller: &Caller, which: usize, hello: &Bytes) -> Option<Map<String, Value>> {
+        let mut hello: Map<String, Value> = serde_json::from_slice(hello).ok()?;
+        if which != self.own() {
+            return Some(hello);
+        }
+        let kinds: Vec<&Kind> =
+            self.0.pipeline.registry().visible(caller).map(Definition::kind).collect();
+        let has = |name: &str| match name {
+            "tools" => kinds.iter().any(|kind| matches!(kind, Kind::Tool)),
+            "prompts" => kinds.iter().any(|kind| matches!(kind, Kind::Prompt)),
+            "resources" => kinds
+                .iter()
+                .any(|kind| matches!(kind, Kind::Resource { .. } | Kind::Template { .. })),
+            _ => false,
+        };
+        if let Some(Value::Object(capabilities)) = hello.get_mut("capabilities") {
+            capabilities.retain(|name, _| has(name));
+        }
+        Some(hello)
     }
 
     /// What servers say of themselves, as one: the first one's words, and what any of them can do.
@@ -277,7 +302,10 @@ impl Gateway {
         let mut hellos = Vec::new();
         for (which, answer) in answers.into_iter().enumerate() {
             match answer {
-                Answer::Result(raw) => hellos.extend(raw.in_memory().cloned()),
+                Answer::Result(raw) => {
+                    let hello = raw.in_memory();
+                    hellos.extend(hello.and_then(|hello| self.said(&talk.caller, which, hello)));
+                }
                 // The one server behind does not speak this era, or is not there.
                 error if self.own() == 1 && which == 0 => {
                     if let Some(slot) = self.0.modern.first() {
@@ -288,7 +316,7 @@ impl Gateway {
                 Answer::Error(_) => {}
             }
         }
-        match self.merged(&hellos) {
+        match self.merged(hellos) {
             Some(hello) => Answer::Result(crate::upstream::Raw::Memory(hello)),
             None => words::refused(METHOD_NOT_FOUND, "no server behind this one knows it", None),
         }

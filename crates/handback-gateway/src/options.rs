@@ -11,6 +11,9 @@ use crate::reference::Allowed;
 /// How long an exchange with an upstream may take, if nothing is said.
 pub const TIME_LIMIT: Duration = Duration::from_secs(300);
 
+/// Bytes of an answer that is kept in memory; a larger one goes to a file as it arrives.
+pub const MEMORY_BYTES_MAX: usize = 8 << 20;
+
 /// What can be chosen about a gateway.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "written as a literal with `..Default::default()`")]

@@ -67,7 +67,7 @@ impl Session {
             heard.push(receiver);
         }
         let opened = join_all(slots.iter().map(|slot| slot.line())).await;
-        let hellos = gateway.welcome_legacy(&opened)?;
+        let hellos = gateway.welcome_legacy(&caller, &opened)?;
         let session = Arc::new(Self {
             gateway: gateway.clone(),
             caller,

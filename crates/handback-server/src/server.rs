@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use handback_gateway::front;
 use handback_identity::{InvalidIdentity, UnixPeers};
 use handback_mcp::server::StdioError;
 use handback_store::{
@@ -104,6 +105,9 @@ pub enum StartError {
     /// MCP on standard input.
     #[error(transparent)]
     Stdio(#[from] StdioError),
+    /// The client of a gateway on standard input.
+    #[error(transparent)]
+    Client(#[from] front::stdio::StdioError),
     /// The UNIX socket.
     #[error("cannot listen on {}", path.display())]
     Socket {
@@ -315,7 +319,14 @@ pub async fn serve_stdio(config: ServerConfig, uid: u32) -> Result<(), StartErro
     let time = clock(&config);
     let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
     let tools = Tools::open(ToolParts::of(config, kv, keys.data, sealer), &time)?;
-    Ok(tools.server.for_caller(peers.caller(uid)).serve_stdio().await?)
+    let caller = peers.caller(uid);
+    match tools.gateway {
+        None => Ok(tools.server.for_caller(caller).serve_stdio().await?),
+        Some(gateway) => {
+            let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+            Ok(front::stdio::serve(gateway, caller, input, output).await?)
+        }
+    }
 }
 
 /// What tells the time.

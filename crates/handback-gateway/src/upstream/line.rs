@@ -42,8 +42,6 @@ pub struct Ask {
     pub subscription: Option<Bytes>,
     /// How long the answer may take; the upstream's own limit if nothing is said.
     pub time_limit: Option<Duration>,
-    /// The id of a subscription as the client knows it, as JSON: what is heard of it has this one.
-    pub subscription: Option<Bytes>,
 }
 
 /// What comes before the answer to a question, and belongs to it.
@@ -152,10 +150,7 @@ impl Line {
         opening: Opening,
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Result<Self, LineError> {
-        let era = match opening {
-            Opening::Modern => Era::Modern,
-            Opening::Legacy { .. } => Era::Legacy,
-        };
+        let era = era_of(&opening);
         let way = match &spec.place {
             Place::Command { program, args, env } => {
                 Way::Stdio(Stdio::start(spec, (program, args, env), era, spontaneous)?)
@@ -180,8 +175,20 @@ impl Line {
         opening: Opening,
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Result<Self, LineError> {
-        let _ = (server, caller, opening, spontaneous);
-        Err(LineError::Era)
+        let era = era_of(&opening);
+        let (ours, theirs) = tokio::io::duplex(OWN_BYTES_WAITING);
+        let server = server.clone().for_caller(caller.clone());
+        tokio::spawn(async move {
+            if let Err(error) = server.serve_io(tokio::io::split(theirs)).await {
+                tracing::debug!(%error, "our own tools were left");
+            }
+        });
+        let way = Way::Stdio(Stdio::over(OWN, tokio::io::split(ours), era, spontaneous));
+        let mut inner = Inner { way, era, hello: None, time_limit: OWN_TIME_LIMIT };
+        if let Opening::Legacy { initialize } = opening {
+            inner.hello = Some(inner.begin(initialize).await?);
+        }
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The era that is spoken on it.
@@ -274,6 +281,22 @@ impl Inner {
         match &self.way {
             Way::Stdio(stdio) => stdio.say(frame::notification(method, params.as_deref())),
         }
+    }
+}
+
+/// Bytes that wait between us and our own tools.
+const OWN_BYTES_WAITING: usize = 64 << 10;
+
+/// The name of our own tools in the log.
+const OWN: &str = "handback";
+
+/// How long our own tools may take: longer than any of them may by itself.
+const OWN_TIME_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+const fn era_of(opening: &Opening) -> Era {
+    match opening {
+        Opening::Modern => Era::Modern,
+        Opening::Legacy { .. } => Era::Legacy,
     }
 }
 

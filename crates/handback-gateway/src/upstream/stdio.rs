@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use handback_mcp::Era;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufWriter};
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufWriter};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +30,9 @@ const READ_BYTES_MIN: usize = 8 << 10;
 
 /// How many messages are written at once.
 const WRITTEN_AT_ONCE: usize = 64;
+
+/// Bytes of an answer of our own tools at most: they have bounds of their own.
+const OWN_ANSWER_BYTES_MAX: usize = 512 << 20;
 
 /// A line to a program.
 #[derive(Debug)]
@@ -76,6 +78,40 @@ impl Stdio {
             closed.cancel();
         });
         Ok(Self { ears, queue, closing, closed })
+    }
+
+    /// A line over pipes of this process.
+    pub(super) fn over(
+        name: &str,
+        (input, output): (
+            impl AsyncRead + Send + Unpin + 'static,
+            impl AsyncWrite + Send + Unpin + 'static,
+        ),
+        era: Era,
+        spontaneous: mpsc::Sender<Spontaneous>,
+    ) -> Self {
+        let ears = Arc::new(Ears::new(name, era, spontaneous));
+        let (sender, receiver) = mpsc::channel(QUEUED_MAX);
+        let queue = Queue { sender, bytes: Arc::default() };
+        let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
+        let writing = write(output, receiver, Arc::clone(&queue.bytes));
+        let reader = Reader {
+            ears: Arc::clone(&ears),
+            replies: queue.downgrade(),
+            memory_bytes_max: OWN_ANSWER_BYTES_MAX,
+        };
+        let ending = (closing.clone(), closed.clone());
+        tokio::spawn(async move {
+            let (closing, closed) = ending;
+            tokio::select! {
+                () = reader.run(input, &closing) => {}
+                () = writing => {}
+            }
+            reader.ears.pending.close();
+            closing.cancel();
+            closed.cancel();
+        });
+        Self { ears, queue, closing, closed }
     }
 
     pub(super) async fn ask(&self, ask: Ask, limit: Duration) -> Result<Answer, LineError> {
@@ -185,7 +221,11 @@ impl Replies {
 }
 
 /// Writes what waits, until nobody can say anything any more; then the input ends.
-async fn write(stdin: ChildStdin, mut queue: mpsc::Receiver<Bytes>, bytes: Arc<AtomicUsize>) {
+async fn write(
+    stdin: impl AsyncWrite + Unpin,
+    mut queue: mpsc::Receiver<Bytes>,
+    bytes: Arc<AtomicUsize>,
+) {
     let mut stdin = BufWriter::with_capacity(READ_BYTES, stdin);
     let mut batch = Vec::new();
     while queue.recv_many(&mut batch, WRITTEN_AT_ONCE).await > 0 {
@@ -211,7 +251,7 @@ struct Reader {
 
 impl Reader {
     /// Reads until the program says nothing more, or nothing sensible.
-    async fn run(&self, mut stdout: ChildStdout, closing: &CancellationToken) {
+    async fn run(&self, mut stdout: impl AsyncRead + Unpin, closing: &CancellationToken) {
         let mut buffer = BytesMut::with_capacity(READ_BYTES);
         // How much of the buffer has no end of a line in it.
         let mut looked_at = 0;
