@@ -255,10 +255,8 @@ impl Gateway {
     }
 
     /// What servers say of themselves, as one: the first one's words, and what any of them can do.
-    fn merged(&self, hellos: &[Bytes]) -> Option<Bytes> {
-        let mut hellos = hellos
-            .iter()
-            .filter_map(|hello| serde_json::from_slice::<Map<String, Value>>(hello).ok());
+    fn merged(&self, hellos: Vec<Map<String, Value>>) -> Option<Bytes> {
+        let mut hellos = hellos.into_iter();
         let mut first = hellos.next()?;
         let rest: Vec<_> = hellos.collect();
         let is_alone = self.own() == 1;

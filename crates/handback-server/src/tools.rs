@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use handback_gateway::front::http::HttpFront;
 use handback_gateway::upstream::Spec;
 use handback_gateway::{Gateway, Options};
 use handback_identity::Permissions;
+use handback_mcp::seal::EventIds;
 use handback_mcp::server::tasks::Tasks;
 use handback_mcp::{About, Front, FrontOptions, McpServer, Stores};
 use handback_page::aql::{self, Catalog};
@@ -98,6 +100,7 @@ pub(crate) struct Tools {
     pub(crate) server: McpServer,
     /// What stands before other servers, if there are any.
     pub(crate) gateway: Option<Gateway>,
+    pub(crate) gateway_front: Option<HttpFront>,
     pub(crate) gate: Gate,
     pub(crate) time: Time,
     held: CallHeld,
@@ -209,7 +212,21 @@ impl Tools {
             let (own, pipeline) = (server.clone(), Arc::clone(&pipeline));
             Gateway::new(parts.upstreams, own, pipeline, parts.gateway)
         });
-        Ok(Self { pipeline, mcp, server, gateway, gate, time: Arc::clone(time), held, journal })
+        let gateway_front = gateway.clone().map(|gateway| {
+            let ids = EventIds::new(Arc::clone(sealer), Arc::clone(time));
+            HttpFront::new(gateway, mcp.clone(), ids)
+        });
+        Ok(Self {
+            pipeline,
+            mcp,
+            server,
+            gateway,
+            gateway_front,
+            gate,
+            time: Arc::clone(time),
+            held,
+            journal,
+        })
     }
 
     /// Settles and removes what is over, a bounded piece of it. Blocks.
