@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Tool;
 use crate::gateway::{Gateway, relayed};
-use crate::hold::{Holding, held_if_over};
+use crate::hold::{Cutting, Holding, NotHeld, READER};
 use crate::hop::{HopTask, with_text};
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
@@ -383,20 +383,23 @@ impl Work {
 
     async fn taken(self, raw: Raw) -> Result<Relayed, Failure> {
         let json = match &self.holding {
-            Some(holding) => {
-                let output = match holding.is_over(&raw) {
-                    false => None,
-                    true => {
-                        let catalog = self.gateway.catalog(&self.talk).await;
-                        let own = self.gateway.own();
-                        let reader = catalog.shown_own(own, crate::hold::READER).to_owned();
-                        let output = catalog.tool(&self.tool).and_then(|tool| tool.output.clone());
-                        Some((reader, output))
-                    }
+            Some(holding) if holding.is_over(&raw) => {
+                let catalog = self.gateway.catalog(&self.talk).await;
+                let own = self.gateway.own();
+                let cutting = Cutting {
+                    reader: catalog.shown_own(own, READER).to_owned(),
+                    output: catalog.tool(&self.tool).and_then(|tool| tool.output.clone()),
                 };
-                held_if_over(holding, raw, output).await?
+                match holding.hold(raw, cutting).await {
+                    Ok(json) => json,
+                    Err(NotHeld::Failed(failure)) => return Err(failure),
+                    Err(NotHeld::Refused(why)) => {
+                        let told = words::tool_error(self.talk.era, &why, "not_held");
+                        return Ok(relayed_of(told));
+                    }
+                }
             }
-            None => raw.in_memory().cloned().ok_or(Failure::TooLarge)?,
+            _ => raw.in_memory().cloned().ok_or(Failure::TooLarge)?,
         };
         let asks = says(&json, b"requestState") || says(&json, b"input_required");
         let round = asks.then(|| self.round(&json)).flatten();
@@ -425,13 +428,18 @@ impl Work {
                 words::refused(words::INTERNAL_ERROR, &message, Some(data))
             }
         };
-        match answer {
-            Answer::Result(raw) => {
-                let json = raw.in_memory().cloned().unwrap_or_default();
-                Relayed { json, is_error: false, round: None }
-            }
-            Answer::Error(json) => Relayed { json, is_error: true, round: None },
+        relayed_of(answer)
+    }
+}
+
+/// An answer of our own in the place of the upstream's.
+fn relayed_of(answer: Answer) -> Relayed {
+    match answer {
+        Answer::Result(raw) => {
+            let json = raw.in_memory().cloned().unwrap_or_default();
+            Relayed { json, is_error: false, round: None }
         }
+        Answer::Error(json) => Relayed { json, is_error: true, round: None },
     }
 }
 

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use clap::Args;
 use handback_server::demo::{self, Endpoints};
 use handback_server::file::{Host, Origin, Parsed, Settings, Within};
-use handback_server::gateway::Options;
 use handback_server::gateway::bound::Budget;
 use handback_server::{Reload, Server, ServerConfig, StartError, Upstream, serve_stdio};
 use handback_tool::Registry;
@@ -182,12 +181,13 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         let catalog = collections::configured(sources, output)?;
         config = config.collections(catalog, settings.page_settings()?);
     }
-    for upstream in &args.upstream {
-        config = config.upstream(upstream.clone());
+    let upstreams = settings.upstreams(&config::text_variable)?;
+    for upstream in upstreams.into_iter().chain(args.upstream.iter().cloned()) {
+        config = config.upstream(upstream);
     }
-    if let Some(budget) = args.budget {
-        config = config.gateway(Options { budget, ..Options::default() });
-    }
+    let mut options = settings.gateway_options()?;
+    options.budget = args.budget.unwrap_or(options.budget);
+    config = config.gateway(options);
     #[cfg(debug_assertions)]
     {
         config = config::faults(config);

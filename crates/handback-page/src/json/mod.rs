@@ -28,6 +28,7 @@ mod tests;
 
 pub use collection::{JsonCollection, JsonOptions};
 pub use pointer::{Pointer, PointerError};
+pub use scan::MAX_DEPTH;
 pub use source::{ByteSource, InMemory};
 pub use starts::MAX_ITEMS;
 pub use window::MAX_VALUE_BYTES;

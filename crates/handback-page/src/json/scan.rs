@@ -10,7 +10,7 @@
 
 /// How deep arrays and objects may be nested, the document itself included: what `serde_json`
 /// takes for an item in an array, so that no item is refused later. It fits the bits of a `u128`.
-pub(crate) const MAX_DEPTH: u32 = 128;
+pub const MAX_DEPTH: u32 = 128;
 
 /// Why a scan ended without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
