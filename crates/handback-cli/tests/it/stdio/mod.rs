@@ -2,12 +2,11 @@
 
 #[path = "../../../../handback-server/tests/it/vectors/cases.rs"]
 mod cases;
-mod client;
 
 use serde_json::{Value, json};
 
 use self::cases::Run;
-use self::client::{Client, ERRORS, Era};
+use crate::mcp_client::{Client, ERRORS, Era};
 use crate::support::{Sandbox, read};
 
 const TOOLS: [&str; 2] = ["mcp_aql_read", "mcp_aql"];

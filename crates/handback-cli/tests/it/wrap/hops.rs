@@ -1,0 +1,72 @@
+//! What an upstream hands out and takes back, on its way through.
+
+use serde_json::{Value, json};
+
+use super::{ERAS, World};
+use crate::mcp_client::Era;
+
+#[test]
+fn lists_are_whole_and_their_cursors_are_ours() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let first = client.ask("tools/list", json!({}));
+        let cursor = first["nextCursor"].as_str().unwrap().to_owned();
+        assert_ne!(cursor, "half", "the upstream's own is not shown");
+        let second = client.ask("tools/list", json!({"cursor": cursor}));
+        assert_eq!(second["nextCursor"], Value::Null);
+        let names: Vec<_> = [first["tools"].clone(), second["tools"].clone()]
+            .iter()
+            .flat_map(|tools| tools.as_array().unwrap().clone())
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(names[..3], ["append", "look", "rows"]);
+        assert!(names.contains(&"mcp_aql_read".to_owned()), "{names:?}");
+        client.send("tools/list", json!({"cursor": "half"}));
+        let refused = client.receive();
+        assert_eq!(refused["error"]["data"]["reason"], "invalid", "{refused}");
+    }
+}
+
+#[test]
+fn the_state_of_an_exchange_is_sealed() {
+    let world = World::new();
+    let mut client = world.client(Era::Newest);
+    let call = json!({"name": "confirm", "arguments": {"what": "x"}});
+    let asked = client.ask("tools/call", call.clone());
+    let state = asked["requestState"].as_str().unwrap().to_owned();
+    assert!(!asked.to_string().contains("upstream-state"), "{asked}");
+    let mut back = call.clone();
+    back["requestState"] = state.clone().into();
+    back["inputResponses"] = json!({"q": {"action": "accept", "content": {"sure": true}}});
+    let confirmed = client.ask("tools/call", back.clone());
+    assert_eq!(super::text(&confirmed), "confirmed upstream-state:x");
+    // Of other arguments, or changed, it is none.
+    let mut other = back.clone();
+    other["arguments"]["what"] = "y".into();
+    let mut changed = back;
+    changed["requestState"] = format!("{}A", &state[..state.len() - 1]).into();
+    let mut bare = call;
+    bare["requestState"] = "upstream-state:x".into();
+    for wrong in [other, changed, bare] {
+        client.send("tools/call", wrong);
+        let refused = client.receive();
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert_eq!(refused["error"]["data"]["reason"], "invalid", "{refused}");
+    }
+    assert_eq!(world.effects("confirm").len(), 1);
+}
+
+#[test]
+fn an_older_client_is_asked_by_the_server_itself() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let id = client.send("tools/call", json!({"name": "confirm", "arguments": {"what": "x"}}));
+    let question = client.receive();
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}});
+    client.write(&answer);
+    let answer = client.receive();
+    assert_eq!((&answer["id"], super::text(&answer["result"])), (&json!(id), "confirmed"));
+    assert_eq!(world.effects("confirm"), ["confirm accept"]);
+}
