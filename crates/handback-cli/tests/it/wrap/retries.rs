@@ -94,7 +94,7 @@ fn check_killed(stage: &str) {
 
 #[test]
 fn killed_at_every_stage_there_is_one_effect_or_it_says_that_it_does_not_know() {
-    for stage in ["before-step 0", "after-step 0", "before-step 1", "after-step 1"] {
+    for stage in ["before-step:1", "after-step:1", "before-step:2", "after-step:2"] {
         check_killed(stage);
     }
 }
