@@ -36,6 +36,11 @@ impl Ears {
         Self { pending: Pending::default(), faults: Faults::new(name), spontaneous, era }
     }
 
+    /// The name of the upstream.
+    pub(super) fn name(&self) -> &str {
+        self.faults.upstream()
+    }
+
     pub(super) const fn era(&self) -> Era {
         self.era
     }

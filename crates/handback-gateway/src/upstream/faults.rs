@@ -45,6 +45,11 @@ impl Faults {
         Self { upstream: upstream.to_owned(), in_a_row, counts }
     }
 
+    /// The name of the upstream.
+    pub(super) fn upstream(&self) -> &str {
+        &self.upstream
+    }
+
     /// A message was one.
     pub(super) fn good(&self) {
         // Most of the time it is zero, and is only read.

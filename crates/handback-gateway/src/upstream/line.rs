@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use handback_identity::Caller;
 use handback_mcp::Era;
+use handback_mcp::server::McpServer;
 use handback_mcp::wire::Id;
 use tokio::sync::mpsc;
 
+use super::http::Http;
 use super::stdio::Stdio;
 use super::{Place, Raw, Spec, frame};
 
@@ -32,7 +35,9 @@ pub struct Ask {
     pub method: String,
     /// The JSON of its parameters.
     pub params: Option<Bytes>,
-    /// Headers that the protocol demands over HTTP, such as `Mcp-Name` and `Mcp-Param-*`.
+    /// Headers that the protocol demands over HTTP, such as `Mcp-Param-*`, with their plain values:
+    /// what a header cannot carry is encoded here. `Mcp-Method` is always added, and `Mcp-Name` if it
+    /// is not here and demanded.
     pub headers: Vec<(String, String)>,
     /// Where what comes before the answer goes. Without it, that is dropped, and requests of the
     /// upstream are refused.
@@ -95,6 +100,12 @@ pub enum LineError {
     /// The answer is larger than it may be.
     #[error("the answer of the upstream is larger than it may be")]
     TooLarge,
+    /// The answer is large, and could not be set aside.
+    #[error("the answer of the upstream could not be set aside")]
+    Disk,
+    /// It refused to be asked, with this status of HTTP.
+    #[error("the upstream refused to be asked, with status {0}")]
+    Refused(u16),
     /// What it says is no answer.
     #[error("the upstream does not speak the protocol: {0}")]
     Protocol(&'static str),
@@ -111,10 +122,27 @@ impl LineError {
         Self::Unreachable("the line is closed".to_owned())
     }
 
+    /// Why an upstream refuses the handshake, which it does with this error.
+    pub(super) fn not_begun(error: &[u8]) -> Self {
+        #[derive(serde::Deserialize)]
+        struct Told {
+            code: i64,
+        }
+        match serde_json::from_slice(error) {
+            Ok(Told { code: METHOD_NOT_FOUND | UNSUPPORTED_VERSION }) => Self::Era,
+            _ => Self::Protocol("it refused the handshake"),
+        }
+    }
+
     /// Whether the upstream has certainly not been asked.
     #[must_use]
     pub const fn nothing_happened(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Busy | Self::Era)
+        match self {
+            Self::Unreachable(_) | Self::Busy | Self::Era => true,
+            // A request that took too long, or that met another one, may have been made.
+            Self::Refused(status) => !matches!(*status, 408 | 409),
+            _ => false,
+        }
     }
 }
 
@@ -136,6 +164,7 @@ struct Inner {
 #[derive(Debug)]
 enum Way {
     Stdio(Stdio),
+    Http(Http),
 }
 
 impl Line {
@@ -155,12 +184,20 @@ impl Line {
             Place::Command { program, args, env } => {
                 Way::Stdio(Stdio::start(spec, (program, args, env), era, spontaneous)?)
             }
-            Place::Http { .. } => return Err(LineError::Era),
+            Place::Http { url, headers } => {
+                Way::Http(Http::new(spec, (url, headers), era, spontaneous)?)
+            }
         };
-        let mut inner = Inner { way, era, hello: None, time_limit: spec.time_limit };
-        if let Opening::Legacy { initialize } = opening {
-            inner.hello = Some(inner.begin(initialize).await?);
-        }
+        let hello = match (opening, &way) {
+            (Opening::Modern, _) => None,
+            (Opening::Legacy { initialize }, Way::Stdio(stdio)) => {
+                Some(stdio.begin(initialize, spec.time_limit).await?)
+            }
+            (Opening::Legacy { initialize }, Way::Http(http)) => {
+                Some(http.begin(&initialize, spec.time_limit).await?)
+            }
+        };
+        let inner = Inner { way, era, hello, time_limit: spec.time_limit };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -170,8 +207,8 @@ impl Line {
     ///
     /// [`LineError`] if it does not come about.
     pub async fn open_own(
-        server: &handback_mcp::server::McpServer,
-        caller: &handback_identity::Caller,
+        server: &McpServer,
+        caller: &Caller,
         opening: Opening,
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Result<Self, LineError> {
@@ -183,11 +220,12 @@ impl Line {
                 tracing::debug!(%error, "our own tools were left");
             }
         });
-        let way = Way::Stdio(Stdio::over(OWN, tokio::io::split(ours), era, spontaneous));
-        let mut inner = Inner { way, era, hello: None, time_limit: OWN_TIME_LIMIT };
-        if let Opening::Legacy { initialize } = opening {
-            inner.hello = Some(inner.begin(initialize).await?);
-        }
+        let stdio = Stdio::over(OWN, tokio::io::split(ours), era, spontaneous);
+        let hello = match opening {
+            Opening::Modern => None,
+            Opening::Legacy { initialize } => Some(stdio.begin(initialize, OWN_TIME_LIMIT).await?),
+        };
+        let inner = Inner { way: Way::Stdio(stdio), era, hello, time_limit: OWN_TIME_LIMIT };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -209,7 +247,11 @@ impl Line {
     ///
     /// [`LineError`] if there is no answer.
     pub async fn ask(&self, ask: Ask) -> Result<Answer, LineError> {
-        self.inner.ask(ask).await
+        let limit = ask.time_limit.unwrap_or(self.inner.time_limit);
+        match &self.inner.way {
+            Way::Stdio(stdio) => stdio.ask(ask, limit).await,
+            Way::Http(http) => http.ask(ask, limit).await,
+        }
     }
 
     /// Says something that is not answered.
@@ -218,7 +260,7 @@ impl Line {
     ///
     /// [`LineError`] if it could not be said.
     pub async fn tell(&self, method: &str, params: Option<Bytes>) -> Result<(), LineError> {
-        self.inner.tell(method, params).await
+        self.say(Some(method), frame::notification(method, params.as_deref())).await
     }
 
     /// Answers a request of the upstream: with the JSON of a result, or of an error object.
@@ -232,54 +274,21 @@ impl Line {
         with: Result<Bytes, Bytes>,
     ) -> Result<(), LineError> {
         let with = with.as_ref().map(|json| json.as_ref()).map_err(|json| json.as_ref());
-        match &self.inner.way {
-            Way::Stdio(stdio) => stdio.say(frame::answer(&id, with)),
-        }
+        self.say(None, frame::answer(&id, with)).await
     }
 
     /// Resolves when the line is gone for good.
     pub async fn closed(&self) {
         match &self.inner.way {
             Way::Stdio(stdio) => stdio.closed().await,
-        }
-    }
-}
-
-impl Inner {
-    /// The handshake of the older era. Returns what the upstream says of itself.
-    async fn begin(&self, initialize: Bytes) -> Result<Bytes, LineError> {
-        let ask = Ask {
-            method: "initialize".to_owned(),
-            params: Some(initialize),
-            headers: Vec::new(),
-            heard: None,
-            subscription: None,
-            time_limit: None,
-        };
-        let answer = self.ask(ask).await.map_err(|why| match why {
-            // Nothing has been asked that does anything.
-            LineError::Lost => LineError::Unreachable("it ended before it said hello".to_owned()),
-            other => other,
-        })?;
-        let hello = match answer {
-            Answer::Result(Raw::Memory(hello)) => hello,
-            Answer::Result(Raw::File { .. }) => return Err(LineError::TooLarge),
-            Answer::Error(error) => return Err(not_begun(&error)),
-        };
-        self.tell("notifications/initialized", None).await?;
-        Ok(hello)
-    }
-
-    async fn ask(&self, ask: Ask) -> Result<Answer, LineError> {
-        let limit = ask.time_limit.unwrap_or(self.time_limit);
-        match &self.way {
-            Way::Stdio(stdio) => stdio.ask(ask, limit).await,
+            Way::Http(http) => http.closed().await,
         }
     }
 
-    async fn tell(&self, method: &str, params: Option<Bytes>) -> Result<(), LineError> {
-        match &self.way {
-            Way::Stdio(stdio) => stdio.say(frame::notification(method, params.as_deref())),
+    async fn say(&self, method: Option<&str>, message: Vec<u8>) -> Result<(), LineError> {
+        match &self.inner.way {
+            Way::Stdio(stdio) => stdio.say(message),
+            Way::Http(http) => http.say(method, message, self.inner.time_limit).await,
         }
     }
 }
@@ -297,18 +306,6 @@ const fn era_of(opening: &Opening) -> Era {
     match opening {
         Opening::Modern => Era::Modern,
         Opening::Legacy { .. } => Era::Legacy,
-    }
-}
-
-/// Why an upstream refuses the handshake.
-fn not_begun(error: &[u8]) -> LineError {
-    #[derive(serde::Deserialize)]
-    struct Told {
-        code: i64,
-    }
-    match serde_json::from_slice(error) {
-        Ok(Told { code: METHOD_NOT_FOUND | UNSUPPORTED_VERSION }) => LineError::Era,
-        _ => LineError::Protocol("it refused the handshake"),
     }
 }
 

@@ -5,15 +5,23 @@
 //! ones are in a file.
 
 mod child;
+mod client;
 mod ears;
+mod events;
 mod faults;
 mod frame;
+mod headers;
+mod http;
 mod line;
 mod meta;
 mod pending;
 mod raw;
 mod said;
+mod scan;
 mod spec;
+mod spool;
+mod sse;
+mod standing;
 mod stdio;
 
 pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};

@@ -1,9 +1,20 @@
 //! What an upstream says, in slices of what arrived.
 
-use bytes::Bytes;
-use handback_mcp::wire::{Id, Message, MessageError};
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
+use bytes::Bytes;
+use handback_mcp::wire::{Id, Message};
+use serde_json::value::RawValue;
+
+use super::scan::Envelope;
+use super::spool::Whole;
 use super::{Answer, Raw, meta};
+
+/// Bytes of an error that came in a large message at most: an error is in memory.
+const ERROR_BYTES_MAX: u64 = 64 << 10;
 
 /// A message of an upstream.
 #[derive(Debug)]
@@ -44,19 +55,37 @@ pub(super) enum To {
     Nobody,
 }
 
+/// Why bytes say nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsaid {
+    /// They are no message.
+    Malformed,
+    /// They are one that has to be in memory, and too large for that. It may be an answer.
+    TooLarge(To),
+}
+
 impl Said {
     /// Reads a message.
-    pub(super) fn read(bytes: &Bytes) -> Result<Self, MessageError> {
-        let slice = |raw: &serde_json::value::RawValue| bytes.slice_ref(raw.get().as_bytes());
-        Ok(match Message::read(bytes)? {
+    pub(super) fn of(whole: Whole) -> Result<Self, Unsaid> {
+        match whole {
+            Whole::Memory(bytes) => Self::read(&bytes),
+            Whole::File(file, envelope) => Self::read_large(file, &envelope),
+            Whole::Discarded(envelope) => Err(Unsaid::TooLarge(To::of(&envelope))),
+            Whole::Malformed => Err(Unsaid::Malformed),
+        }
+    }
+
+    /// Reads a message that is in memory.
+    pub(super) fn read(bytes: &Bytes) -> Result<Self, Unsaid> {
+        let slice = |raw: &RawValue| bytes.slice_ref(raw.get().as_bytes());
+        Ok(match Message::read(bytes).map_err(|_| Unsaid::Malformed)? {
             Message::Result { id, result } => {
                 let answer = Answer::Result(Raw::Memory(slice(result)));
                 Self::Answer { to: To::id(&id), answer }
             }
-            Message::Error { id, error } => Self::Answer {
-                to: id.map_or(To::Unknown, |id| To::id(&id)),
-                answer: Answer::Error(slice(error)),
-            },
+            Message::Error { id, error } => {
+                Self::Answer { to: To::maybe(id.as_ref()), answer: Answer::Error(slice(error)) }
+            }
             Message::Request { id, method, params } => Self::Request {
                 id: id.into_owned(),
                 method: method.into_owned(),
@@ -65,13 +94,48 @@ impl Said {
             Message::Notification { method, params } => {
                 Self::Notification { method: method.into_owned(), params: params.map(slice) }
             }
-            _ => return Err(MessageError::Shape),
+            _ => return Err(Unsaid::Malformed),
         })
+    }
+
+    fn read_large(file: Arc<File>, envelope: &Envelope) -> Result<Self, Unsaid> {
+        let to = To::of(envelope);
+        let answer = match (envelope.message(), envelope.result(), envelope.error()) {
+            (Ok(Message::Result { .. }), Some(range), _) => {
+                Answer::Result(Raw::File { file, range })
+            }
+            (Ok(Message::Error { .. }), _, Some(range)) => {
+                Answer::Error(read(&file, range).ok_or(Unsaid::TooLarge(to))?)
+            }
+            (Ok(_), ..) => return Err(Unsaid::TooLarge(To::Nobody)),
+            (Err(_), ..) => return Err(Unsaid::Malformed),
+        };
+        Ok(Self::Answer { to, answer })
     }
 }
 
+fn read(file: &File, range: Range<u64>) -> Option<Bytes> {
+    let length = range.end.checked_sub(range.start).filter(|length| *length <= ERROR_BYTES_MAX)?;
+    let mut bytes = vec![0; usize::try_from(length).ok()?];
+    file.read_exact_at(&mut bytes, range.start).ok()?;
+    Some(Bytes::from(bytes))
+}
+
 impl To {
-    pub(super) fn id(id: &Id<'_>) -> Self {
+    fn id(id: &Id<'_>) -> Self {
         meta::number(id.as_json()).map_or(Self::Nobody, Self::Number)
+    }
+
+    fn maybe(id: Option<&Id<'_>>) -> Self {
+        id.map_or(Self::Unknown, Self::id)
+    }
+
+    /// Whose answer a large message is, if it is one.
+    pub(super) fn of(envelope: &Envelope) -> Self {
+        match envelope.message() {
+            Ok(Message::Result { id, .. }) => Self::id(&id),
+            Ok(Message::Error { id, .. }) => Self::maybe(id.as_ref()),
+            _ => Self::Nobody,
+        }
     }
 }

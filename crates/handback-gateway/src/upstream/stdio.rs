@@ -11,9 +11,11 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::ears::Ears;
+use super::faults::Fault;
 use super::pending::Route;
-use super::said::Said;
-use super::{Answer, Ask, LineError, Spec, Spontaneous, child, frame, meta};
+use super::said::{Said, To, Unsaid};
+use super::spool::{Gather, Limits, Whole};
+use super::{Answer, Ask, LineError, Raw, Spec, Spontaneous, child, frame, meta};
 
 /// Messages that wait to be written at most. A program that takes so few is stuck.
 const QUEUED_MAX: usize = 1024;
@@ -28,11 +30,11 @@ const QUEUED_BYTES_MAX: usize = 64 << 20;
 const READ_BYTES: usize = 64 << 10;
 const READ_BYTES_MIN: usize = 8 << 10;
 
+/// How many times as long as an answer may be a line is read on, so that what is behind it can be heard.
+const PATIENCE: u64 = 2;
+
 /// How many messages are written at once.
 const WRITTEN_AT_ONCE: usize = 64;
-
-/// Bytes of an answer of our own tools at most: they have bounds of their own.
-const OWN_ANSWER_BYTES_MAX: usize = 512 << 20;
 
 /// A line to a program.
 #[derive(Debug)]
@@ -61,7 +63,7 @@ impl Stdio {
         let reader = Reader {
             ears: Arc::clone(&ears),
             replies: queue.downgrade(),
-            memory_bytes_max: spec.memory_bytes_max,
+            limits: Limits::of(spec),
         };
         let watched = child::watch(spec.name.clone(), started.child, closing.clone());
         let (stdout, ending) = (started.stdout, (closing.clone(), closed.clone()));
@@ -95,11 +97,8 @@ impl Stdio {
         let queue = Queue { sender, bytes: Arc::default() };
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
         let writing = write(output, receiver, Arc::clone(&queue.bytes));
-        let reader = Reader {
-            ears: Arc::clone(&ears),
-            replies: queue.downgrade(),
-            memory_bytes_max: OWN_ANSWER_BYTES_MAX,
-        };
+        let (ears_of, replies) = (Arc::clone(&ears), queue.downgrade());
+        let reader = Reader { ears: ears_of, replies, limits: Limits::in_process() };
         let ending = (closing.clone(), closed.clone());
         tokio::spawn(async move {
             let (closing, closed) = ending;
@@ -112,6 +111,34 @@ impl Stdio {
             closed.cancel();
         });
         Self { ears, queue, closing, closed }
+    }
+
+    /// The handshake of the older era. Returns what the upstream says of itself.
+    pub(super) async fn begin(
+        &self,
+        initialize: Bytes,
+        limit: Duration,
+    ) -> Result<Bytes, LineError> {
+        let ask = Ask {
+            method: "initialize".to_owned(),
+            params: Some(initialize),
+            headers: Vec::new(),
+            heard: None,
+            subscription: None,
+            time_limit: None,
+        };
+        let answer = self.ask(ask, limit).await.map_err(|why| match why {
+            // Nothing has been asked that does anything.
+            LineError::Lost => LineError::Unreachable("it ended before it said hello".to_owned()),
+            other => other,
+        })?;
+        let hello = match answer {
+            Answer::Result(Raw::Memory(hello)) => hello,
+            Answer::Result(Raw::File { .. }) => return Err(LineError::TooLarge),
+            Answer::Error(error) => return Err(LineError::not_begun(&error)),
+        };
+        self.say(frame::notification("notifications/initialized", None))?;
+        Ok(hello)
     }
 
     pub(super) async fn ask(&self, ask: Ask, limit: Duration) -> Result<Answer, LineError> {
@@ -246,55 +273,134 @@ async fn write(
 struct Reader {
     ears: Arc<Ears>,
     replies: Replies,
-    memory_bytes_max: usize,
+    limits: Arc<Limits>,
 }
+
+/// The program says nothing sensible any more.
+struct Broken;
 
 impl Reader {
     /// Reads until the program says nothing more, or nothing sensible.
-    async fn run(&self, mut stdout: impl AsyncRead + Unpin, closing: &CancellationToken) {
+    async fn run(&self, stdout: impl AsyncRead + Unpin, closing: &CancellationToken) {
+        tokio::select! {
+            () = closing.cancelled() => {}
+            read = self.read(stdout) => if let Err(Broken) = read {
+                tracing::warn!(upstream = %self.ears.name(), "it does not speak the protocol");
+            }
+        }
+    }
+
+    async fn read(&self, mut stdout: impl AsyncRead + Unpin) -> Result<(), Broken> {
         let mut buffer = BytesMut::with_capacity(READ_BYTES);
+        let mut large = LargeLine::new(&self.limits);
         // How much of the buffer has no end of a line in it.
         let mut looked_at = 0;
         loop {
             if buffer.capacity() - buffer.len() < READ_BYTES_MIN {
                 buffer.reserve(READ_BYTES);
             }
-            let read = tokio::select! {
-                read = stdout.read_buf(&mut buffer) => read,
-                () = closing.cancelled() => return,
-            };
-            if !matches!(read, Ok(1..)) {
-                return;
+            if !matches!(stdout.read_buf(&mut buffer).await, Ok(1..)) {
+                return Ok(());
             }
             while let Some(at) = memchr::memchr(b'\n', buffer.get(looked_at..).unwrap_or_default())
             {
                 let line = buffer.split_to(looked_at + at + 1).freeze();
                 looked_at = 0;
-                if !self.line(line) {
-                    return;
+                if large.gather.length() == 0 {
+                    self.line(&line)?;
+                } else {
+                    self.part(&mut large, line).await?;
+                    self.end(&mut large).await?;
                 }
             }
             looked_at = buffer.len();
-            if buffer.len() > self.memory_bytes_max {
-                return;
+            if buffer.len() > self.limits.memory_bytes_max || large.gather.length() > 0 {
+                looked_at = 0;
+                self.part(&mut large, buffer.split().freeze()).await?;
             }
         }
     }
 
-    /// Takes one line. Says whether there is any sense in going on.
-    fn line(&self, line: Bytes) -> bool {
+    /// Takes a line that is in memory.
+    fn line(&self, line: &Bytes) -> Result<(), Broken> {
         if line.trim_ascii().is_empty() {
-            return true;
+            return Ok(());
         }
-        match Said::read(&line) {
+        self.said(Said::read(line))
+    }
+
+    fn said(&self, said: Result<Said, Unsaid>) -> Result<(), Broken> {
+        match said {
             Ok(said) => {
                 self.ears.faults.good();
                 if let Some(reply) = self.ears.hear(said) {
                     self.replies.put(reply);
                 }
-                true
             }
-            Err(_) => !self.ears.faults.malformed(),
+            Err(Unsaid::TooLarge(to)) => {
+                self.ears.faults.note(Fault::TooLarge);
+                if let To::Number(number) = to {
+                    self.ears.pending.end(number, Err(LineError::TooLarge));
+                }
+            }
+            Err(Unsaid::Malformed) if self.ears.faults.malformed() => return Err(Broken),
+            Err(Unsaid::Malformed) => {}
         }
+        Ok(())
+    }
+
+    /// Takes a part of a line that does not fit into memory.
+    async fn part(&self, large: &mut LargeLine, part: Bytes) -> Result<(), Broken> {
+        if let Err(why) = large.gather.push(part).await {
+            // Others wait for what is behind this line: it is read to its end, and not kept.
+            large.gather.discard();
+            large.why = Some(why);
+        }
+        let number = large.gather.id().and_then(|id| meta::number(str::from_utf8(id).ok()?));
+        if let Some(number) = number {
+            match &large.why {
+                Some(why) if self.ears.pending.end(number, Err(why.clone())) => {
+                    self.replies.put(frame::cancelled(number));
+                }
+                None if !self.ears.pending.is_waiting(number) => large.gather.discard(),
+                _ => {}
+            }
+        }
+        if large.gather.length() <= self.limits.answer_bytes_max.saturating_mul(PATIENCE) {
+            return Ok(());
+        }
+        if let Some((number, _)) = self.ears.pending.only() {
+            self.ears.pending.end(number, Err(LineError::TooLarge));
+        }
+        Err(Broken)
+    }
+
+    /// A line that does not fit into memory has ended.
+    async fn end(&self, large: &mut LargeLine) -> Result<(), Broken> {
+        let why = large.why.take();
+        match (large.gather.finish().await, why) {
+            (Ok(Whole::Discarded(envelope)), why) => {
+                self.ears.faults.note(if why.is_some() { Fault::TooLarge } else { Fault::Unasked });
+                if let (To::Number(number), Some(why)) = (To::of(&envelope), why) {
+                    self.ears.pending.end(number, Err(why));
+                }
+                Ok(())
+            }
+            (Ok(whole), _) => self.said(Said::of(whole)),
+            (Err(_), _) => Ok(()),
+        }
+    }
+}
+
+/// A line that does not fit into memory.
+struct LargeLine {
+    gather: Gather,
+    /// Why it is not kept.
+    why: Option<LineError>,
+}
+
+impl LargeLine {
+    fn new(limits: &Arc<Limits>) -> Self {
+        Self { gather: Gather::new(Arc::clone(limits)), why: None }
     }
 }

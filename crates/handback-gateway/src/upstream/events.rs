@@ -1,0 +1,126 @@
+//! Messages out of the body of a response.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::HeaderValue;
+
+use super::LineError;
+use super::spool::{Gather, Limits, Whole};
+use super::sse::{Event, Parser, Piece};
+
+/// How long the rest of a stream is read whose answer is there. A connection whose response was read
+/// to its end can be used again.
+const REST_TIME: Duration = Duration::from_millis(500);
+
+/// Bytes of such a rest at most: for more, a new connection is cheaper.
+const REST_BYTES_MAX: usize = 64 << 10;
+
+/// A body that is one message.
+pub(super) async fn message(mut body: Incoming, limits: &Arc<Limits>) -> Result<Whole, LineError> {
+    let mut gather = Gather::new(Arc::clone(limits));
+    if let Some(length) = body.size_hint().exact() {
+        gather.expect(length)?;
+    }
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame.map_err(|_| LineError::Lost)?.into_data() {
+            gather.push(data).await?;
+        }
+    }
+    gather.finish().await
+}
+
+/// A body that is a stream of events.
+#[derive(Debug)]
+pub(super) struct Events {
+    body: Incoming,
+    parser: Parser,
+    gather: Gather,
+    limits: Arc<Limits>,
+    has_ended: bool,
+    /// The id of the last event: from where on the stream can be resumed.
+    pub(super) last: Option<HeaderValue>,
+    /// How long to wait before that.
+    pub(super) retry: Option<Duration>,
+}
+
+impl Events {
+    pub(super) fn new(body: Incoming, limits: &Arc<Limits>) -> Self {
+        let limits = Arc::clone(limits);
+        let gather = Gather::new(Arc::clone(&limits));
+        let parser = Parser::default();
+        Self { body, parser, gather, limits, has_ended: false, last: None, retry: None }
+    }
+
+    /// Goes on with another body.
+    pub(super) fn resume(&mut self, body: Incoming) {
+        self.body = body;
+        self.has_ended = false;
+        self.parser = Parser::default();
+        self.gather = Gather::new(Arc::clone(&self.limits));
+    }
+
+    /// The next message; nothing at the end. A stream that breaks is [`LineError::Lost`].
+    pub(super) async fn next(&mut self) -> Result<Option<Whole>, LineError> {
+        loop {
+            while let Some(piece) = self.parser.next() {
+                match piece {
+                    Piece::Data(part) => self.gather.push(part).await?,
+                    Piece::End(event) => {
+                        if let Some(whole) = self.end(event).await? {
+                            return Ok(Some(whole));
+                        }
+                    }
+                }
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => self.parser.push(frame.into_data().unwrap_or_default()),
+                Some(Err(_)) => return Err(LineError::Lost),
+                None if self.has_ended => return Ok(None),
+                None => {
+                    self.has_ended = true;
+                    self.parser.end();
+                }
+            }
+        }
+    }
+
+    /// Nothing more is wanted of it: the connection may be used again.
+    pub(super) fn leave(self) {
+        let mut body = self.body;
+        // Most of the time the end is there already.
+        if body.is_end_stream() || matches!(body.frame().now_or_never(), Some(None | Some(Err(_))))
+        {
+            return;
+        }
+        tokio::spawn(async move {
+            let rest = async {
+                let mut read = 0;
+                while let Some(Ok(frame)) = body.frame().await {
+                    read += frame.data_ref().map_or(0, Bytes::len);
+                    if read > REST_BYTES_MAX {
+                        break;
+                    }
+                }
+            };
+            // If it goes on for longer, the connection is closed.
+            let _ = tokio::time::timeout(REST_TIME, rest).await;
+        });
+    }
+
+    async fn end(&mut self, event: Event) -> Result<Option<Whole>, LineError> {
+        let is_message = event.is_message();
+        if let Some(id) = event.id {
+            // One that cannot be sent back is as good as none.
+            self.last = HeaderValue::from_bytes(&id).ok().filter(|id| !id.is_empty());
+        }
+        self.retry = event.retry.or(self.retry);
+        let is_empty = self.gather.length() == 0;
+        let whole = self.gather.finish().await?;
+        Ok((is_message && !is_empty).then_some(whole))
+    }
+}

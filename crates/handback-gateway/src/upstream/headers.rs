@@ -1,0 +1,147 @@
+//! The headers of the protocol.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use handback_mcp::wire::Object;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::LineError;
+
+/// The revision that lines of the newer era speak, unless a question names another.
+pub(super) const MODERN_VERSION: HeaderValue = HeaderValue::from_static("2026-07-28");
+
+pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
+pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(super) const JSON_OR_EVENTS: HeaderValue =
+    HeaderValue::from_static("application/json, text/event-stream");
+
+/// What is around a value that a header cannot carry as it is.
+const ENCODED: (&str, &str) = ("=?base64?", "?=");
+
+/// The headers that were configured.
+pub(super) fn configured(headers: &[(String, String)]) -> Result<HeaderMap, LineError> {
+    let mut map = HeaderMap::with_capacity(headers.len() + 8);
+    for (name, value) in headers {
+        let bad = || LineError::Unreachable(format!("the header {name:?} cannot be sent"));
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+        value.set_sensitive(true);
+        map.append(name, value);
+    }
+    Ok(map)
+}
+
+/// The value of a header, encoded if it is none as it is.
+pub(super) fn value(text: &str) -> HeaderValue {
+    let bytes = text.as_bytes();
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let is_plain = bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
+        && !is_blank(bytes.first())
+        && !is_blank(bytes.last())
+        && !(text.starts_with(ENCODED.0) && text.ends_with(ENCODED.1));
+    let encoded = || format!("{}{}{}", ENCODED.0, BASE64_STANDARD.encode(text), ENCODED.1);
+    let value = match is_plain {
+        true => HeaderValue::from_str(text),
+        false => HeaderValue::from_str(&encoded()),
+    };
+    // Both are printable.
+    value.unwrap_or(HeaderValue::from_static(""))
+}
+
+/// What `Mcp-Name` says of a question, if its method demands one.
+pub(super) fn name(method: &str, params: Option<&Bytes>) -> Option<HeaderValue> {
+    let member = match method {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
+        "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
+        _ => return None,
+    };
+    let params = serde_json::from_slice(params?).ok()?;
+    Object::read(params).ok()?.text(member).map(|name| value(&name))
+}
+
+/// What a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Json,
+    Events,
+    Other,
+}
+
+/// What the body of a response is.
+pub(super) fn kind(headers: &HeaderMap) -> Kind {
+    let kind = headers.get(hyper::header::CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
+    let is = |wanted: &HeaderValue| {
+        let wanted = wanted.as_bytes();
+        let start = kind.get(..wanted.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(wanted));
+        start && matches!(kind.get(wanted.len()), None | Some(b';' | b' ' | b'\t'))
+    };
+    match (is(&JSON), is(&EVENTS)) {
+        (true, _) => Kind::Json,
+        (_, true) => Kind::Events,
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_no_header_carries_are_encoded() {
+        for plain in ["", "a", "a b", "x=?base64?YQ==?=", "~"] {
+            assert_eq!(value(plain), plain);
+        }
+        for (text, encoded) in [
+            ("é", "=?base64?w6k=?="),
+            (" a", "=?base64?IGE=?="),
+            ("a\t", "=?base64?YQk=?="),
+            ("a\nb", "=?base64?YQpi?="),
+            ("=?base64?YQ==?=", "=?base64?PT9iYXNlNjQ/WVE9PT89?="),
+        ] {
+            assert_eq!(value(text), encoded, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn names_come_from_the_parameters() {
+        let params = Bytes::from(r#"{"name":"t\u00e9","uri":"file:///x","taskId":"7"}"#);
+        let of = |method: &str| name(method, Some(&params));
+        assert_eq!(of("tools/call").unwrap(), "=?base64?dMOp?=");
+        assert_eq!(of("resources/read").unwrap(), "file:///x");
+        assert_eq!(of("tasks/get").unwrap(), "7");
+        assert_eq!(of("tools/list"), None);
+        assert_eq!(name("tools/call", None), None);
+    }
+
+    #[test]
+    fn kinds_have_parameters() {
+        let of = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(hyper::header::CONTENT_TYPE, HeaderValue::from_static(text));
+            kind(&headers)
+        };
+        assert_eq!(of("application/json; charset=utf-8"), Kind::Json);
+        assert_eq!(of("Text/Event-Stream;charset=utf-8"), Kind::Events);
+        assert_eq!(of("application/jsonl"), Kind::Other);
+        assert_eq!(of("text/html"), Kind::Other);
+        assert_eq!(kind(&HeaderMap::new()), Kind::Other);
+    }
+
+    #[test]
+    fn what_is_configured_can_be_sent() {
+        let pair = |name: &str, value: &str| [(name.to_owned(), value.to_owned())];
+        assert_eq!(configured(&pair("X-Key", "secret")).unwrap()["x-key"], "secret");
+        for bad in [pair("a b", "x"), pair("a", "x\ny")] {
+            let why = configured(&bad).unwrap_err();
+            assert!(why.nothing_happened() && !why.to_string().contains("x\\ny"));
+        }
+    }
+}

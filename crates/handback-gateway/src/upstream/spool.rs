@@ -1,0 +1,383 @@
+//! Messages as they arrive: in memory if they are small, else in a file.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::scan::{Envelope, Scan};
+use super::{LineError, Spec};
+
+/// Bytes that are written to a file at once. Each time costs a change of threads.
+const WRITTEN_BYTES: usize = 256 << 10;
+
+/// How large messages may be, and where large ones go.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    pub(super) memory_bytes_max: usize,
+    pub(super) answer_bytes_max: u64,
+    pub(super) folder: PathBuf,
+}
+
+impl Limits {
+    pub(super) fn of(spec: &Spec) -> Arc<Self> {
+        Arc::new(Self {
+            memory_bytes_max: spec.memory_bytes_max,
+            answer_bytes_max: spec.answer_bytes_max,
+            folder: spec.spool.clone(),
+        })
+    }
+
+    /// Of what is said in this process, which has bounds of its own.
+    pub(super) fn in_process() -> Arc<Self> {
+        let bytes = 512 << 20;
+        let folder = std::env::temp_dir();
+        Arc::new(Self { memory_bytes_max: bytes, answer_bytes_max: bytes as u64, folder })
+    }
+}
+
+/// All bytes of a message.
+#[derive(Debug)]
+pub(super) enum Whole {
+    /// In memory, not yet read.
+    Memory(Bytes),
+    /// In a file, read on its way there.
+    File(Arc<File>, Envelope),
+    /// Not kept, but read.
+    Discarded(Envelope),
+    /// No message: it was found out on the way to the file.
+    Malformed,
+}
+
+/// Gathers the bytes of a message.
+#[derive(Debug)]
+pub(super) struct Gather {
+    limits: Arc<Limits>,
+    /// How much has arrived.
+    length: u64,
+    /// How much there will be, if that is known and fits into memory.
+    expected: usize,
+    parts: Parts,
+    /// Nothing is kept, and no limit holds.
+    discards: bool,
+}
+
+#[derive(Debug)]
+enum Parts {
+    None,
+    /// All of it arrived at once, so far.
+    One(Bytes),
+    Many(BytesMut),
+    Large(Large),
+}
+
+impl Gather {
+    pub(super) const fn new(limits: Arc<Limits>) -> Self {
+        Self { limits, length: 0, expected: 0, parts: Parts::None, discards: false }
+    }
+
+    /// Says how long the message will be.
+    pub(super) fn expect(&mut self, length: u64) -> Result<(), LineError> {
+        if length > self.limits.answer_bytes_max {
+            return Err(LineError::TooLarge);
+        }
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        self.expected = if length <= self.limits.memory_bytes_max { length } else { 0 };
+        Ok(())
+    }
+
+    /// How much has arrived.
+    pub(super) const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// Fails if the message is larger than it may be, or cannot be set aside. Whoever goes on
+    /// nevertheless calls [`Self::discard`] first.
+    pub(super) async fn push(&mut self, part: Bytes) -> Result<(), LineError> {
+        self.length += part.len() as u64;
+        if self.length > self.limits.memory_bytes_max as u64 {
+            return self.push_large(part).await;
+        }
+        self.parts = match std::mem::replace(&mut self.parts, Parts::None) {
+            Parts::None => Parts::One(part),
+            Parts::One(first) => {
+                let room = self.expected.max(2 * (first.len() + part.len()));
+                let mut all = BytesMut::with_capacity(room);
+                all.extend_from_slice(&first);
+                all.extend_from_slice(&part);
+                Parts::Many(all)
+            }
+            Parts::Many(mut all) => {
+                all.extend_from_slice(&part);
+                Parts::Many(all)
+            }
+            large @ Parts::Large(_) => large,
+        };
+        Ok(())
+    }
+
+    /// All has arrived: what it is. The next message begins.
+    pub(super) async fn finish(&mut self) -> Result<Whole, LineError> {
+        self.length = 0;
+        self.expected = 0;
+        let discards = std::mem::take(&mut self.discards);
+        match std::mem::replace(&mut self.parts, Parts::None) {
+            Parts::None => Ok(Whole::Memory(Bytes::new())),
+            Parts::One(all) => Ok(Whole::Memory(all)),
+            Parts::Many(all) => Ok(Whole::Memory(all.freeze())),
+            Parts::Large(mut large) => {
+                large.write().await;
+                large.finish(discards)
+            }
+        }
+    }
+
+    /// The JSON of the id of a large message, once it is known.
+    pub(super) fn id(&self) -> Option<&[u8]> {
+        match &self.parts {
+            Parts::Large(large) => large.sink.scan.as_ref()?.id(),
+            _ => None,
+        }
+    }
+
+    /// Keeps nothing more of this message.
+    pub(super) fn discard(&mut self) {
+        self.discards = true;
+        if let Parts::Large(large) = &mut self.parts {
+            large.sink.file = None;
+        }
+    }
+
+    #[cold]
+    async fn push_large(&mut self, part: Bytes) -> Result<(), LineError> {
+        let mut large = match std::mem::replace(&mut self.parts, Parts::None) {
+            Parts::None => Large::begin(&self.limits, Bytes::new()).await,
+            Parts::One(first) => Large::begin(&self.limits, first).await,
+            Parts::Many(first) => Large::begin(&self.limits, first.freeze()).await,
+            Parts::Large(large) => large,
+        };
+        large.put(part).await;
+        let has_failed = large.sink.has_failed;
+        self.parts = Parts::Large(large);
+        match self.discards {
+            true => Ok(()),
+            false if has_failed => Err(LineError::Disk),
+            false if self.length > self.limits.answer_bytes_max => Err(LineError::TooLarge),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A message that does not fit into memory.
+#[derive(Debug)]
+struct Large {
+    waiting: Vec<Bytes>,
+    waiting_bytes: usize,
+    sink: Sink,
+}
+
+impl Large {
+    async fn begin(limits: &Arc<Limits>, first: Bytes) -> Self {
+        let limits = Arc::clone(limits);
+        let sink = blocking(move || match tempfile::tempfile_in(&limits.folder) {
+            Ok(file) => Sink { file: Some(file), scan: Some(Scan::new()), has_failed: false },
+            Err(why) => {
+                failed(&why);
+                Sink { file: None, scan: Some(Scan::new()), has_failed: true }
+            }
+        });
+        let waiting_bytes = first.len();
+        Self { waiting: vec![first], waiting_bytes, sink: sink.await.unwrap_or_default() }
+    }
+
+    async fn put(&mut self, part: Bytes) {
+        self.waiting_bytes += part.len();
+        self.waiting.push(part);
+        if self.waiting_bytes >= WRITTEN_BYTES {
+            self.write().await;
+        }
+    }
+
+    async fn write(&mut self) {
+        let parts = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
+        let mut sink = std::mem::take(&mut self.sink);
+        let written = blocking(move || {
+            for part in &parts {
+                sink.take(part);
+            }
+            sink
+        });
+        self.sink = written.await.unwrap_or_default();
+    }
+
+    fn finish(self, discards: bool) -> Result<Whole, LineError> {
+        let Sink { file, scan, has_failed } = self.sink;
+        match (file, scan.map(Scan::finish)) {
+            (Some(file), Some(Ok(envelope))) => Ok(Whole::File(Arc::new(file), envelope)),
+            (None, Some(Ok(envelope))) if discards => Ok(Whole::Discarded(envelope)),
+            _ if has_failed => Err(LineError::Disk),
+            _ => Ok(Whole::Malformed),
+        }
+    }
+}
+
+/// Where the bytes of a large message go.
+#[derive(Debug)]
+struct Sink {
+    /// Without it, the bytes are only looked at.
+    file: Option<File>,
+    /// Without it, they are no message.
+    scan: Option<Scan>,
+    /// They could not be written.
+    has_failed: bool,
+}
+
+/// One that nothing goes to.
+impl Default for Sink {
+    fn default() -> Self {
+        Self { file: None, scan: None, has_failed: true }
+    }
+}
+
+impl Sink {
+    fn take(&mut self, part: &[u8]) {
+        if self.scan.as_mut().is_some_and(|scan| scan.push(part).is_err()) {
+            // What is no message is not kept.
+            (self.scan, self.file) = (None, None);
+        }
+        if let Some(Err(why)) = self.file.as_mut().map(|file| file.write_all(part)) {
+            failed(&why);
+            (self.file, self.has_failed) = (None, true);
+        }
+    }
+}
+
+/// Does something with files where that is allowed. Nothing comes back only if the runtime ends.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+fn failed(why: &io::Error) {
+    tracing::error!(%why, "failed to set a large answer aside");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limits(memory_bytes_max: usize, answer_bytes_max: u64) -> Arc<Limits> {
+        Arc::new(Limits { memory_bytes_max, answer_bytes_max, folder: std::env::temp_dir() })
+    }
+
+    fn message(result: &str) -> String {
+        format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#)
+    }
+
+    /// The bytes of a message that is whole.
+    fn bytes(whole: Whole) -> Vec<u8> {
+        match whole {
+            Whole::Memory(bytes) => bytes.to_vec(),
+            Whole::File(file, _) => {
+                use std::io::Seek as _;
+                let mut bytes = Vec::new();
+                (&*file).rewind().unwrap();
+                (&*file).read_to_end(&mut bytes).unwrap();
+                bytes
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_arrives_at_once_is_not_copied() {
+        let mut gather = Gather::new(limits(100, 200));
+        let part = Bytes::from(message("1"));
+        gather.push(part.clone()).await.unwrap();
+        let Whole::Memory(whole) = gather.finish().await.unwrap() else { panic!("in memory") };
+        assert_eq!(whole.as_ptr(), part.as_ptr());
+    }
+
+    #[tokio::test]
+    async fn what_is_larger_than_memory_is_in_a_file() {
+        let mut gather = Gather::new(limits(100, 10_000));
+        let all = message(&format!("[{:?},1.50]", "x".repeat(5000)));
+        for part in all.as_bytes().chunks(7) {
+            gather.push(Bytes::copy_from_slice(part)).await.unwrap();
+        }
+        let whole = gather.finish().await.unwrap();
+        let Whole::File(_, envelope) = &whole else { panic!("in a file") };
+        let range = envelope.result().unwrap();
+        let result = &all[range.start as usize..range.end as usize];
+        assert!(result.starts_with("[\"xxx") && result.ends_with(",1.50]"));
+        assert_eq!(bytes(whole), all.as_bytes());
+        // And the next one is a small one again.
+        gather.push(Bytes::from_static(b"{}")).await.unwrap();
+        assert!(matches!(gather.finish().await.unwrap(), Whole::Memory(_)));
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_is_stopped() {
+        let mut gather = Gather::new(limits(100, 1000));
+        assert_eq!(gather.expect(1001), Err(LineError::TooLarge));
+        let all = message(&format!("{:?}", "x".repeat(5000)));
+        let mut stopped_at = 0;
+        for part in all.as_bytes().chunks(10) {
+            if let Err(why) = gather.push(Bytes::copy_from_slice(part)).await {
+                assert_eq!(why, LineError::TooLarge);
+                assert_eq!(stopped_at, 0, "once discarded, nothing is stopped");
+                stopped_at = gather.length();
+                gather.discard();
+            }
+        }
+        assert_eq!(stopped_at, 1010);
+        let Whole::Discarded(envelope) = gather.finish().await.unwrap() else { panic!("not kept") };
+        assert!(envelope.message().is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_set_aside_is_told_of() {
+        let folder = "/nonexistent/folder".into();
+        let limits = Limits { memory_bytes_max: 10, answer_bytes_max: 1000, folder };
+        let mut gather = Gather::new(Arc::new(limits));
+        let all = Bytes::from(message("[1,2,3]"));
+        assert_eq!(gather.push(all.clone()).await, Err(LineError::Disk));
+        assert_eq!(gather.finish().await.err(), Some(LineError::Disk));
+        gather.push(all).await.unwrap_err();
+        gather.discard();
+        assert!(matches!(gather.finish().await, Ok(Whole::Discarded(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn however_it_is_cut_it_is_whole(
+            text in "[a-z\\\\\"é]{0,300}",
+            sizes in prop::collection::vec(1..50_usize, 1..20),
+            memory in 1..400_usize,
+        ) {
+            let all = message(&serde_json::Value::from(text).to_string());
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let whole = runtime.block_on(async {
+                let mut gather = Gather::new(limits(memory, 10_000));
+                let (mut rest, mut sizes) = (all.as_bytes(), sizes.iter().cycle());
+                while !rest.is_empty() {
+                    let (part, after) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
+                    gather.push(Bytes::copy_from_slice(part)).await.unwrap();
+                    rest = after;
+                }
+                gather.finish().await.unwrap()
+            });
+            let is_small = all.len() <= memory;
+            prop_assert_eq!(matches!(whole, Whole::Memory(_)), is_small);
+            prop_assert_eq!(bytes(whole), all.as_bytes());
+        }
+    }
+}
