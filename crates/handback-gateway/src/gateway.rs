@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -21,12 +22,18 @@ use crate::catalog::{Catalog, Catalogs, OWN};
 use crate::lists::List;
 use crate::options::Options;
 use crate::slot::{Slot, Source};
-use crate::talk::{Question, Talk, WAITING_MAX};
+use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError, Opening, Spec};
 use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// Callers whose line to our own tools is kept open.
 const OWN_LINES_MAX: usize = 256;
+
+/// How long a client may listen to changes: it is for as long as it wants, and it comes back.
+const LISTENING_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a server says first to who listens.
+const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
 /// The revision that questions of the gateway itself are asked in.
 const REVISION: &str = "2026-07-28";
@@ -162,7 +169,7 @@ impl Gateway {
             return self.list(talk, &question, list).await;
         }
         match question.method {
-            "ping" => words::result(&json!({})),
+            "ping" if talk.era == Era::Legacy => words::result(&json!({})),
             "tools/call" => self.call(talk, question, Operation::Call, cancel).await,
             "prompts/get" => self.call(talk, question, Operation::Prompt, cancel).await,
             "resources/read" => self.call(talk, question, Operation::Read, cancel).await,
@@ -382,6 +389,8 @@ impl Gateway {
     /// What changes, of all upstreams, as it happens.
     async fn listen(&self, talk: &Talk, question: Question<'_>) -> Answer {
         let id = Bytes::copy_from_slice(question.id.as_bytes());
+        let (out, mut told) = mpsc::channel(WAITING_MAX);
+        let inner = Talk { out, ..talk.clone() };
         let asked = (0..=self.own()).map(|which| {
             let ask = Ask {
                 method: question.method.to_owned(),
@@ -389,10 +398,10 @@ impl Gateway {
                 headers: question.headers.clone(),
                 heard: None,
                 // For as long as the client wants it.
-                time_limit: Some(std::time::Duration::MAX),
+                time_limit: Some(LISTENING_TIME),
                 subscription: Some(id.clone()),
             };
-            let talk = talk.clone();
+            let talk = inner.clone();
             async move {
                 match self.line(&talk, which).await {
                     Ok(line) => relayed(talk, line, ask).await,
@@ -400,8 +409,27 @@ impl Gateway {
                 }
             }
         });
-        let mut answers = join_all(asked).await.into_iter();
-        let found = answers.find_map(Result::ok);
+        let mut answers = std::pin::pin!(join_all(asked));
+        drop(inner);
+        let mut is_acknowledged = false;
+        let answers = loop {
+            tokio::select! {
+                biased;
+                Some(told) = told.recv() => {
+                    let ToClient::Notification { method, .. } = &told else { continue };
+                    if method.ends_with("/list_changed") {
+                        self.forget(talk);
+                    }
+                    // All of them acknowledge the one subscription.
+                    let is_ack = method == ACKNOWLEDGED;
+                    if !(is_ack && std::mem::replace(&mut is_acknowledged, true)) {
+                        drop(talk.out.send(told).await);
+                    }
+                }
+                answers = &mut answers => break answers,
+            }
+        };
+        let found = answers.into_iter().find_map(Result::ok);
         found.unwrap_or_else(|| words::unanswered(OWN, &LineError::Lost))
     }
 

@@ -3,6 +3,7 @@
 //! What is as it has to be is answered here, on the bytes that came. What is not goes to the front of
 //! our own server, which has the words for every mistake.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
@@ -25,7 +26,7 @@ use handback_mcp::{Era, Front};
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Body, Frame};
-use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -327,9 +328,8 @@ impl HttpFront {
     ) -> Answering {
         let ids = self.0.sessions.ids().clone();
         let (session, owner) = (session.to_owned(), caller.principal().clone());
-        let seal = move |stream: u64, event: usize| {
-            ids.seal(&owner, &session, &format!("{stream}.{event}"))
-        };
+        let seal =
+            move |stream: u64, seen: usize| ids.seal(&owner, &session, &format!("{stream}.{seen}"));
         stream_reply(super::sessions::reading(stream, from, KEEP_ALIVE, seal))
     }
 }
@@ -412,15 +412,7 @@ fn as_it_has_to_be<'a>(
         _ => None,
     };
     if let Some(name) = member.and_then(|member| object.text(member)) {
-        let said = only(headers, NAME_HEADER)?;
-        let is_same = match said.strip_prefix(BASE64_PREFIX) {
-            None => said == name,
-            Some(coded) => {
-                let coded = coded.strip_suffix(BASE64_SUFFIX)?;
-                STANDARD.decode(coded).ok()? == name.as_bytes()
-            }
-        };
-        if !is_same {
+        if decoded(only(headers, NAME_HEADER)?)? != name {
             return None;
         }
     }
@@ -453,9 +445,20 @@ fn key_of(headers: &HeaderMap) -> Result<Option<String>, ()> {
 
 fn param_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     let params = headers.iter().filter(|(name, _)| name.as_str().starts_with(PARAM_PREFIX));
-    params
-        .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
-        .collect()
+    let value = |(name, value): (&HeaderName, &HeaderValue)| {
+        // The line writes them as the protocol has it.
+        Some((name.to_string(), decoded(value.to_str().ok()?)?.into_owned()))
+    };
+    params.filter_map(value).collect()
+}
+
+/// The text that a header stands for.
+fn decoded(value: &str) -> Option<Cow<'_, str>> {
+    let coded = value.strip_prefix(BASE64_PREFIX).and_then(|rest| rest.strip_suffix(BASE64_SUFFIX));
+    match coded {
+        None => Some(Cow::Borrowed(value)),
+        Some(coded) => String::from_utf8(STANDARD.decode(coded).ok()?).ok().map(Cow::Owned),
+    }
 }
 
 /// An answer of the newer era that has begun as a stream of events.

@@ -152,12 +152,12 @@ impl Sessions {
         let checked = self.gate.check_cursor(&back, self.ids.sealer(), &opened, Some(session));
         checked.await.map_err(|_| StatusCode::BAD_REQUEST)?;
         let place = std::str::from_utf8(opened.payload()).ok().and_then(|text| {
-            let (stream, event) = text.split_once('.')?;
-            Some((stream.parse::<u64>().ok()?, event.parse::<usize>().ok()?))
+            let (stream, seen) = text.split_once('.')?;
+            Some((stream.parse::<u64>().ok()?, seen.parse::<usize>().ok()?))
         });
-        let found = place.and_then(|(number, event)| {
+        let found = place.and_then(|(number, seen)| {
             let stream = known.stream(number)?;
-            stream.has(event + 1).then_some((stream, event + 1))
+            stream.has(seen).then_some((stream, seen))
         });
         found.ok_or_else(|| {
             self.gate.refused(&back, OUTLIVED);
@@ -314,25 +314,49 @@ impl Stream {
     }
 }
 
-/// The events of a stream as a body, from one on, with comments where nothing happens.
+/// How long a client waits before it comes back.
+const RETRY_MS: u32 = 3_000;
+
+/// The events of a stream as a body, from one on, with comments where nothing happens. The first one
+/// says where the client is, so that it can come back from the start. `seal` makes the id of how many
+/// events of a stream were seen.
 pub(crate) fn reading(
     from: Arc<Stream>,
-    number: usize,
+    seen: usize,
     silence: Duration,
     seal: impl Fn(u64, usize) -> Option<String> + Send + 'static,
 ) -> UnsyncBoxBody<Bytes, Infallible> {
-    let frames = stream::unfold((from, number, seal), move |(from, number, seal)| async move {
-        let next = from.next(number, silence).await?;
-        let (bytes, number) = match next {
-            None => (COMMENT, number),
-            Some(message) => {
-                let id = seal(from.number, number);
-                (event(id.as_deref(), &message), number + 1)
-            }
-        };
-        Some((Ok::<_, Infallible>(Frame::data(bytes)), (from, number, seal)))
+    let start = Reading { stream: from, seen, seal, has_begun: false };
+    let frames = stream::unfold(start, move |mut reading| async move {
+        let bytes = reading.next(silence).await?;
+        Some((Ok::<_, Infallible>(Frame::data(bytes)), reading))
     });
     UnsyncBoxBody::new(StreamBody::new(frames))
+}
+
+/// A client that reads a stream.
+struct Reading<F> {
+    stream: Arc<Stream>,
+    seen: usize,
+    seal: F,
+    has_begun: bool,
+}
+
+impl<F: Fn(u64, usize) -> Option<String>> Reading<F> {
+    async fn next(&mut self, silence: Duration) -> Option<Bytes> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let id = (self.seal)(self.stream.number, self.seen);
+            let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+            return Some(format!("{id}retry: {RETRY_MS}\ndata:\n\n").into());
+        }
+        match self.stream.next(self.seen, silence).await? {
+            None => Some(COMMENT),
+            Some(message) => {
+                self.seen += 1;
+                Some(event((self.seal)(self.stream.number, self.seen).as_deref(), &message))
+            }
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
