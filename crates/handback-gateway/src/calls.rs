@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Tool;
-use crate::gateway::{Gateway, relayed};
+use crate::gateway::Gateway;
 use crate::hold::{Cutting, Holding, NotHeld, READER};
 use crate::hop::{HopTask, with_text};
 use crate::talk::{Question, Talk};
@@ -363,7 +363,7 @@ struct Work {
 impl Work {
     async fn run(self, ask: Ask) -> Result<Relayed, Failure> {
         let answered = match self.gateway.line(&self.talk, self.which).await {
-            Ok(line) => relayed(self.talk.clone(), line, ask).await,
+            Ok(line) => self.gateway.asked(self.talk.clone(), line, ask).await,
             // It was not even reached.
             Err(error) => Err(LineError::Unreachable(error.to_string())),
         };

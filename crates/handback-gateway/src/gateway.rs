@@ -15,9 +15,10 @@ use handback_token::Operation;
 use handback_tool::{Definition, Kind, Pipeline};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{OnceCell, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::bridge::{self, Parking};
 use crate::catalog::{Catalog, Catalogs, OWN};
 use crate::lists::List;
 use crate::options::Options;
@@ -36,7 +37,10 @@ const LISTENING_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
 /// The revision that questions of the gateway itself are asked in.
-const REVISION: &str = "2026-07-28";
+pub(crate) const REVISION: &str = "2026-07-28";
+
+/// How long a server may take to say what it is.
+const DISCOVERY_TIME: Duration = Duration::from_secs(10);
 
 /// Upstreams of one gateway at most: a place in a list has a byte for them.
 pub const UPSTREAMS_MAX: usize = 64;
@@ -49,6 +53,11 @@ struct Inner {
     upstreams: Vec<Arc<Spec>>,
     /// Lines of the newer era, which all callers share.
     modern: Vec<Slot>,
+    /// Which era each upstream speaks, once that is known: the newer, if it speaks both.
+    eras: Vec<OnceCell<Era>>,
+    /// Lines of the older era for newer clients, by caller and upstream.
+    bridges: Mutex<HashMap<(String, usize), Arc<Slot>>>,
+    parking: Parking,
     /// Our own tools.
     own: McpServer,
     own_lines: Mutex<HashMap<String, Arc<Slot>>>,
@@ -79,8 +88,19 @@ impl Gateway {
             Slot::new(Source::Upstream(Arc::clone(spec)), Opening::Modern, sender)
         });
         let modern = modern.collect();
-        let (own_lines, catalogs) = (Mutex::default(), Catalogs::default());
-        Self(Arc::new(Inner { upstreams, modern, own, own_lines, pipeline, options, catalogs }))
+        let eras = upstreams.iter().map(|_| OnceCell::new()).collect();
+        Self(Arc::new(Inner {
+            upstreams,
+            modern,
+            eras,
+            bridges: Mutex::default(),
+            parking: Parking::default(),
+            own,
+            own_lines: Mutex::default(),
+            pipeline,
+            options,
+            catalogs: Catalogs::default(),
+        }))
     }
 
     pub(crate) fn pipeline(&self) -> &Arc<Pipeline> {
@@ -122,10 +142,13 @@ impl Gateway {
         if let Some(session) = &talk.session {
             return session.line(which).await;
         }
-        if let Some(slot) = self.0.modern.get(which) {
-            return slot.line().await;
-        }
         let binding = talk.caller.principal().binding();
+        if self.0.modern.get(which).is_some() {
+            return match self.era_of(which).await? {
+                Era::Modern => self.modern_line(which).await,
+                _ => self.bridge(binding, which).await,
+            };
+        }
         let slot = {
             let mut lines = self.0.own_lines.lock().unwrap_or_else(PoisonError::into_inner);
             if lines.len() >= OWN_LINES_MAX && !lines.contains_key(&binding) {
@@ -139,6 +162,90 @@ impl Gateway {
             Arc::clone(lines.entry(binding).or_insert_with(new))
         };
         slot.line().await
+    }
+
+    /// The line of the newer era to an upstream.
+    pub(crate) async fn modern_line(&self, which: usize) -> Result<Line, LineError> {
+        match self.0.modern.get(which) {
+            Some(slot) => slot.line().await,
+            None => Err(LineError::Era),
+        }
+    }
+
+    /// The era that an upstream speaks: the newer, if it speaks both. It is asked once.
+    async fn era_of(&self, which: usize) -> Result<Era, LineError> {
+        let Some(era) = self.0.eras.get(which) else { return Ok(Era::Modern) };
+        let found = era.get_or_try_init(async || {
+            let line = self.modern_line(which).await?;
+            let ask = Ask {
+                method: "server/discover".to_owned(),
+                params: Some(own_params(Era::Modern, None)),
+                headers: Vec::new(),
+                heard: None,
+                time_limit: Some(DISCOVERY_TIME),
+                subscription: None,
+            };
+            match line.ask(ask).await {
+                Ok(Answer::Result(_)) => Ok(Era::Modern),
+                Err(error @ (LineError::Unreachable(_) | LineError::Busy)) => Err(error),
+                // It did not understand the question.
+                Ok(Answer::Error(_)) | Err(_) => {
+                    if let Some(slot) = self.0.modern.get(which) {
+                        slot.drop_line();
+                    }
+                    Ok(Era::Legacy)
+                }
+            }
+        });
+        found.await.copied()
+    }
+
+    /// The line of the older era to an upstream, for a caller of the newer one.
+    async fn bridge(&self, binding: String, which: usize) -> Result<Line, LineError> {
+        let Some(spec) = self.0.upstreams.get(which) else { return Err(LineError::Era) };
+        let slot = {
+            let mut bridges = self.0.bridges.lock().unwrap_or_else(PoisonError::into_inner);
+            let key = (binding, which);
+            if bridges.len() >= OWN_LINES_MAX && !bridges.contains_key(&key) {
+                // They come back when they are wanted.
+                bridges.clear();
+            }
+            let new = || {
+                let (sender, _) = mpsc::channel(1);
+                let opening = Opening::Legacy { initialize: bridge::greeting() };
+                Arc::new(Slot::new(Source::Upstream(Arc::clone(spec)), opening, sender))
+            };
+            Arc::clone(bridges.entry(key).or_insert_with(new))
+        };
+        slot.line().await
+    }
+
+    /// What an older client is greeted with by an upstream that speaks the newer era only.
+    pub(crate) async fn welcome_by_newer(&self, which: usize, initialize: &[u8]) -> Option<Bytes> {
+        let line = self.modern_line(which).await.ok()?;
+        let ask = Ask {
+            method: "server/discover".to_owned(),
+            params: Some(own_params(Era::Modern, None)),
+            headers: Vec::new(),
+            heard: None,
+            time_limit: Some(DISCOVERY_TIME),
+            subscription: None,
+        };
+        let Ok(Answer::Result(raw)) = line.ask(ask).await else { return None };
+        bridge::welcomed(raw.in_memory()?, initialize)
+    }
+
+    /// Asks, whatever the eras of the two are.
+    pub(crate) async fn asked(
+        &self,
+        talk: Talk,
+        line: Line,
+        ask: Ask,
+    ) -> Result<Answer, LineError> {
+        if talk.era == line.era() {
+            return relayed(talk, line, ask).await;
+        }
+        Box::pin(bridge::asked(talk, line, ask, &self.0.parking)).await
     }
 
     /// What there is, under which names.
@@ -206,7 +313,7 @@ impl Gateway {
             subscription: None,
         };
         let answered = match self.line(talk, which).await {
-            Ok(line) => relayed(talk.clone(), line, ask).await,
+            Ok(line) => self.asked(talk.clone(), line, ask).await,
             Err(error) => Err(error),
         };
         answered.unwrap_or_else(|error| words::unanswered(self.name_of(which), &error))
@@ -216,15 +323,13 @@ impl Gateway {
     pub(crate) fn welcome_legacy(
         &self,
         caller: &Caller,
-        opened: &[Result<Line, LineError>],
+        opened: &[Result<Bytes, LineError>],
     ) -> Result<Bytes, Answer> {
         let own = self.own();
         let mut hellos = Vec::new();
         for (which, line) in opened.iter().enumerate() {
             match line {
-                Ok(line) => {
-                    hellos.extend(line.hello().and_then(|hello| self.said(caller, which, hello)))
-                }
+                Ok(hello) => hellos.extend(self.said(caller, which, hello)),
                 // With one server behind, there is nothing without it.
                 Err(error) if own == 1 && which == 0 => {
                     return Err(words::unanswered(self.name_of(which), error));

@@ -18,10 +18,12 @@
 //! | [`reference`] | arguments that name held values |
 //! | `hop` | cursors and task ids of upstreams, as tokens of their caller |
 //! | [`session`] | clients of the older era |
+//! | `bridge` | clients of one era before servers of the other |
 //! | [`front`] | where clients come in |
 //! | [`note`] | what is written beside a held value |
 
 pub mod bound;
+mod bridge;
 mod calls;
 mod catalog;
 pub mod front;

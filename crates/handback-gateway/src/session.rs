@@ -11,8 +11,8 @@ use handback_identity::Caller;
 use handback_mcp::Era;
 use handback_mcp::wire::{Id, Object};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Catalogs;
@@ -25,17 +25,25 @@ use crate::words::{self, INTERNAL_ERROR};
 /// Questions of upstreams that one client has not answered yet, at most.
 const ASKED_MAX: usize = 256;
 
+/// Who asks the client something.
+enum Asker {
+    Upstream(Line, Id<'static>),
+    Gateway(oneshot::Sender<Result<Bytes, Bytes>>),
+}
+
 /// A client of the older era.
 pub struct Session {
     gateway: Gateway,
     caller: Caller,
     client: Option<String>,
+    /// What the client said of itself.
+    greeting: Value,
     /// One for each upstream, in their order, and the last one for our own tools.
     slots: Vec<Arc<Slot>>,
     pub(crate) catalogs: Catalogs,
     /// Where what belongs to no question goes.
     out: mpsc::Sender<ToClient>,
-    asked: Mutex<HashMap<u64, (Line, Id<'static>)>>,
+    asked: Mutex<HashMap<u64, Asker>>,
     next: AtomicU64,
     /// What is under way, by the JSON of its id.
     under_way: Mutex<HashMap<String, CancellationToken>>,
@@ -66,12 +74,24 @@ impl Session {
             slots.push(Arc::new(Slot::new(source, opening.clone(), sender)));
             heard.push(receiver);
         }
-        let opened = join_all(slots.iter().map(|slot| slot.line())).await;
+        let opened = slots.iter().enumerate().map(|(which, slot)| async move {
+            match slot.line().await {
+                Ok(line) => Ok(line.hello().cloned().unwrap_or_default()),
+                Err(LineError::Era) => {
+                    let greeted = gateway.welcome_by_newer(which, initialize.get().as_bytes());
+                    greeted.await.ok_or(LineError::Era)
+                }
+                Err(error) => Err(error),
+            }
+        });
+        let opened = join_all(opened).await;
         let hellos = gateway.welcome_legacy(&caller, &opened)?;
+        let greeting = serde_json::from_str(initialize.get()).unwrap_or_default();
         let session = Arc::new(Self {
             gateway: gateway.clone(),
             caller,
             client,
+            greeting,
             slots,
             catalogs: Catalogs::default(),
             out,
@@ -126,9 +146,11 @@ impl Session {
     /// The client answers a question of an upstream.
     pub async fn answer(&self, id: u64, with: Result<Bytes, Bytes>) {
         let asked = lock(&self.asked).remove(&id);
-        if let Some((line, id)) = asked {
+        match asked {
             // It is gone, or it is told.
-            let _ = line.answer(id, with).await;
+            Some(Asker::Upstream(line, id)) => drop(line.answer(id, with).await),
+            Some(Asker::Gateway(sender)) => drop(sender.send(with)),
+            None => {}
         }
     }
 
@@ -145,9 +167,47 @@ impl Session {
 
     pub(crate) async fn line(&self, which: usize) -> Result<Line, LineError> {
         match self.slots.get(which) {
-            Some(slot) => slot.line().await,
+            Some(slot) => match slot.line().await {
+                Err(LineError::Era) => self.gateway.modern_line(which).await,
+                line => line,
+            },
             None => Err(LineError::Unreachable("there is none".to_owned())),
         }
+    }
+
+    /// What a question of the newer era says of the client.
+    pub(crate) fn meta(&self, revision: &str) -> Map<String, Value> {
+        let said = |name: &str| self.greeting.get(name).cloned().unwrap_or_else(|| json!({}));
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": revision,
+            "io.modelcontextprotocol/clientInfo": said("clientInfo"),
+            "io.modelcontextprotocol/clientCapabilities": said("capabilities"),
+        });
+        match meta {
+            Value::Object(meta) => meta,
+            _ => Map::new(),
+        }
+    }
+
+    /// Asks the client something; nothing, if it cannot be asked.
+    pub(crate) async fn ask_client(
+        &self,
+        out: &mpsc::Sender<ToClient>,
+        method: &str,
+        params: Option<Bytes>,
+    ) -> Option<Result<Bytes, Bytes>> {
+        let (sender, answer) = oneshot::channel();
+        let id = {
+            let mut asked = lock(&self.asked);
+            if asked.len() >= ASKED_MAX {
+                return None;
+            }
+            let id = self.next.fetch_add(1, Ordering::Relaxed);
+            asked.insert(id, Asker::Gateway(sender));
+            id
+        };
+        out.send(ToClient::Request { id, method: method.to_owned(), params }).await.ok()?;
+        answer.await.ok()
     }
 
     /// The name that the client gives itself.
@@ -169,7 +229,7 @@ impl Session {
                     return Err((line.clone(), id));
                 }
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
-                asked.insert(number, (line.clone(), id));
+                asked.insert(number, Asker::Upstream(line.clone(), id));
                 Ok(ToClient::Request { id: number, method, params })
             }
         }

@@ -315,7 +315,11 @@ async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>, router: Arc<Router>) {
 pub async fn serve_stdio(config: ServerConfig, uid: u32) -> Result<(), StartError> {
     let server_id = config.server_id.clone().unwrap_or_else(|| config.ring.id().to_string());
     let peers = UnixPeers::new(&server_id)?;
-    let (_, kv, keys) = open(&config)?;
+    let (log, kv, keys) = open(&config)?;
+    #[cfg(debug_assertions)]
+    let (log, kv) = crate::faults::under(log, kv, config.kill_at);
+    // No streams here.
+    drop(log);
     let time = clock(&config);
     let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
     let tools = Tools::open(ToolParts::of(config, kv, keys.data, sealer), &time)?;

@@ -531,10 +531,7 @@ mod tests {
             fn edition(&self) -> u64 {
                 self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst)
             }
-            fn read(
-                &self,
-                _: Range<u64>,
-            ) -> Result<std::borrow::Cow<'_, [u8]>, CollectionError> {
+            fn read(&self, _: Range<u64>) -> Result<std::borrow::Cow<'_, [u8]>, CollectionError> {
                 Ok(b"[]".into())
             }
         }

@@ -70,3 +70,55 @@ fn an_older_client_is_asked_by_the_server_itself() {
     assert_eq!((&answer["id"], super::text(&answer["result"])), (&json!(id), "confirmed"));
     assert_eq!(world.effects("confirm"), ["confirm accept"]);
 }
+
+#[test]
+fn a_newer_client_answers_an_older_server() {
+    let world = World::speaking("older");
+    let mut client = world.client(Era::Newest);
+    let tools = client.ask("tools/list", json!({}));
+    assert_eq!(
+        (&tools["resultType"], &tools["cacheScope"]),
+        (&json!("complete"), &json!("private"))
+    );
+    let call = json!({"name": "confirm", "arguments": {"what": "x"}});
+    let asked = client.ask("tools/call", call.clone());
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let (name, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(question["method"], "elicitation/create", "{asked}");
+    let mut back = call;
+    back["requestState"] = asked["requestState"].clone();
+    back["inputResponses"] = json!({name: {"action": "accept"}});
+    let confirmed = client.ask("tools/call", back.clone());
+    assert_eq!(
+        (super::text(&confirmed), &confirmed["resultType"]),
+        ("confirmed", &json!("complete"))
+    );
+    assert_eq!(world.effects("confirm"), ["confirm accept"]);
+    // It has gone on: there is nothing to come back to.
+    let gone = client.ask("tools/call", back);
+    assert_eq!(gone["_meta"]["dev.handback/reason"], "ambiguous", "{gone}");
+    assert_eq!(world.effects("confirm").len(), 1);
+}
+
+#[test]
+fn a_newer_client_that_cannot_be_asked_is_not() {
+    let world = World::speaking("older");
+    let mut client = world.client_with(Era::Newest, &[], json!({}));
+    let result = client.call("confirm", &json!({"what": "x"}));
+    assert_eq!(super::text(&result), "confirmed");
+    assert_eq!(world.effects("confirm"), ["confirm None"], "the server was told that it cannot");
+}
+
+#[test]
+fn an_older_client_answers_a_newer_server() {
+    let world = World::speaking("newest");
+    let mut client = world.client(Era::Older);
+    let id = client.send("tools/call", json!({"name": "confirm", "arguments": {"what": "x"}}));
+    let question = client.receive();
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    client.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}));
+    let answer = client.receive();
+    assert_eq!(answer["id"], id, "{answer}");
+    assert_eq!(super::text(&answer["result"]), "confirmed upstream-state:x");
+    assert_eq!(world.effects("confirm"), ["confirm upstream-state:x accept"]);
+}

@@ -17,6 +17,8 @@ const ERAS: [Era; 2] = [Era::Older, Era::Newest];
 /// A server of its own, and what wraps it.
 struct World {
     sandbox: Sandbox,
+    /// Which eras the server speaks.
+    speaks: &'static str,
 }
 
 impl World {
@@ -24,13 +26,18 @@ impl World {
         let sandbox = Sandbox::new();
         sandbox.write("upstream.py", include_str!("upstream.py"));
         sandbox.write("record", "");
-        Self { sandbox }
+        Self { sandbox, speaks: "both" }
     }
 
     fn with(sandbox: Sandbox) -> Self {
         sandbox.write("upstream.py", include_str!("upstream.py"));
         sandbox.write("record", "");
-        Self { sandbox }
+        Self { sandbox, speaks: "both" }
+    }
+
+    /// One whose server speaks these eras.
+    fn speaking(speaks: &'static str) -> Self {
+        Self { speaks, ..Self::new() }
     }
 
     /// A client of what wraps the server.
@@ -42,7 +49,7 @@ impl World {
         let (upstream, record) = (self.sandbox.path("upstream.py"), self.sandbox.path("record"));
         let (upstream, record) = (upstream.to_str().unwrap(), record.to_str().unwrap());
         let command = ["--", "/usr/bin/env", "PATH=/usr/local/bin:/usr/bin:/bin", "python3"];
-        let words = [&["wrap"], flags, &command, &[upstream, record]].concat();
+        let words = [&["wrap"], flags, &command, &[upstream, record, self.speaks]].concat();
         Client::of(&self.sandbox, &words, era, capabilities).greeted()
     }
 

@@ -81,7 +81,7 @@ fn check_killed(stage: &str) {
     client.ended();
     let before = world.effects("append").len();
     assert!(before <= 1, "{stage}");
-    let world = World { sandbox: world.sandbox.set("HANDBACK_TEST_KILL_AT", "") };
+    let world = World { sandbox: world.sandbox.set("HANDBACK_TEST_KILL_AT", ""), speaks: "both" };
     let mut client = world.client(Era::Older);
     let again = ask(&mut client, &append(Some("k"), &json!({})));
     let reason = again["_meta"]["dev.handback/reason"].as_str();

@@ -1,7 +1,7 @@
 """An MCP server of both eras on standard streams, which writes down what it did.
 
-The file that its first argument names gets a line for every effect. What it is asked to do wrong, it
-does wrong.
+The file that its first argument names gets a line for every effect. The second says which eras it
+speaks: `older`, `newest` or `both`. What it is asked to do wrong, it does wrong.
 """
 
 import json
@@ -11,6 +11,7 @@ import threading
 import time
 
 RECORD = sys.argv[1]
+SPEAKS = sys.argv[2]
 LOCK = threading.Lock()
 WAITING = {}
 
@@ -151,7 +152,9 @@ def wrong(how):
 def answer(message):
     method, params = message["method"], message.get("params") or {}
     meta = params.get("_meta") or {}
-    modern = "io.modelcontextprotocol/protocolVersion" in meta
+    modern = "io.modelcontextprotocol/protocolVersion" in meta and SPEAKS != "older"
+    if method == ("server/discover" if SPEAKS == "older" else "initialize") and SPEAKS != "both":
+        return None
     if method == "initialize":
         return {
             "protocolVersion": params["protocolVersion"],
