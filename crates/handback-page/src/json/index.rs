@@ -1,11 +1,14 @@
 //! One pass over a document: is it JSON, and where do the items start?
 
+use std::ops::Range;
+
 use super::pick;
 use super::pointer::{self, Pointer};
 use super::scan::{Fault, Guide, MAX_DEPTH, Names, Scan, Stop};
+use super::skip::skip;
 use super::source::ByteSource;
 use super::starts::Starts;
-use super::window::Window;
+use super::window::{READ_BYTES, Window};
 use crate::collection::CollectionError;
 
 /// Where the items of a document are.
@@ -39,18 +42,44 @@ impl Index {
         pointer: &Pointer,
         chunk: usize,
     ) -> Result<Self, CollectionError> {
-        let edition = source.edition();
-        let size = source.size_bytes();
-        let mut builder =
-            Builder { window: Window::new(source, chunk)?, size, foresight: Foresight::new() };
-        let found = builder.find(pointer.tokens(), 0)?;
-        builder.end()?;
-        if source.edition() != edition {
-            return Err(CollectionError::Changed);
-        }
+        let found = walk(source, pointer, chunk, Builder::items)?;
         found.ok_or_else(|| CollectionError::Damaged(format!("there is nothing at '{pointer}'")))
     }
 }
+
+/// Which bytes of a document are the value at `pointer`; nothing, if there is none.
+///
+/// The whole document is checked, in one pass and bounded memory: no value of it need fit there.
+///
+/// # Errors
+///
+/// [`CollectionError::Damaged`] if the source is not one JSON value in UTF-8, or is nested more than
+/// 128 deep; errors of the source.
+pub fn locate(
+    source: &dyn ByteSource,
+    pointer: &Pointer,
+) -> Result<Option<Range<u64>>, CollectionError> {
+    walk(source, pointer, READ_BYTES, Builder::span)
+}
+
+/// Checks a document, and does with the value at `pointer` what `goal` does.
+fn walk<'a, T>(
+    source: &'a dyn ByteSource,
+    pointer: &Pointer,
+    chunk: usize,
+    goal: Goal<'a, T>,
+) -> Result<Option<T>, CollectionError> {
+    let edition = source.edition();
+    let size = source.size_bytes();
+    let mut builder =
+        Builder { window: Window::new(source, chunk)?, size, foresight: Foresight::new() };
+    let found = builder.find(pointer.tokens(), 0, goal)?;
+    builder.end()?;
+    if source.edition() == edition { Ok(found) } else { Err(CollectionError::Changed) }
+}
+
+/// Goes over the value that starts here with this byte, below so many arrays and objects.
+type Goal<'a, T> = fn(&mut Builder<'a>, u8, u32) -> Result<T, CollectionError>;
 
 struct Builder<'a> {
     window: Window<'a>,
@@ -58,16 +87,21 @@ struct Builder<'a> {
     foresight: Foresight,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
     /// Reads a value, and finds what the tokens lead to in it.
-    fn find(&mut self, tokens: &[String], depth: u32) -> Result<Option<Index>, CollectionError> {
+    fn find<T>(
+        &mut self,
+        tokens: &[String],
+        depth: u32,
+        goal: Goal<'a, T>,
+    ) -> Result<Option<T>, CollectionError> {
         let first = self.peek()?;
         let Some((token, rest)) = tokens.split_first() else {
-            return self.items(first, depth).map(Some);
+            return goal(self, first, depth).map(Some);
         };
         match first {
-            b'{' => self.find_member(token, rest, depth),
-            b'[' => self.find_element(pointer::element_number(token), rest, depth),
+            b'{' => self.find_member(token, rest, depth, goal),
+            b'[' => self.find_element(pointer::element_number(token), rest, depth, goal),
             _ => {
                 self.skip(depth)?;
                 Ok(None)
@@ -75,12 +109,13 @@ impl Builder<'_> {
         }
     }
 
-    fn find_member(
+    fn find_member<T>(
         &mut self,
         token: &str,
         rest: &[String],
         depth: u32,
-    ) -> Result<Option<Index>, CollectionError> {
+        goal: Goal<'a, T>,
+    ) -> Result<Option<T>, CollectionError> {
         self.open(depth)?;
         let mut found = None;
         let mut state = State::Start;
@@ -91,7 +126,7 @@ impl Builder<'_> {
             })?;
             if is_it {
                 // Of several members of one name the last one counts, whatever it is.
-                found = self.find(rest, depth + 1)?;
+                found = self.find(rest, depth + 1, goal)?;
             } else {
                 self.peek()?;
                 self.skip(depth + 1)?;
@@ -100,25 +135,33 @@ impl Builder<'_> {
         Ok(found)
     }
 
-    fn find_element(
+    fn find_element<T>(
         &mut self,
         wanted: Option<u64>,
         rest: &[String],
         depth: u32,
-    ) -> Result<Option<Index>, CollectionError> {
+        goal: Goal<'a, T>,
+    ) -> Result<Option<T>, CollectionError> {
         self.open(depth)?;
         let mut found = None;
         let mut state = State::Start;
         let mut number = 0;
         while self.next(&mut state, b']')? {
             if wanted == Some(number) {
-                found = self.find(rest, depth + 1)?;
+                found = self.find(rest, depth + 1, goal)?;
             } else {
                 self.skip(depth + 1)?;
             }
             number += 1;
         }
         Ok(found)
+    }
+
+    /// Where the value that starts here is.
+    fn span(&mut self, _first: u8, depth: u32) -> Result<Range<u64>, CollectionError> {
+        let start = self.window.offset(self.window.done());
+        self.skip(depth)?;
+        Ok(start..self.window.offset(self.window.done()))
     }
 
     /// The items of the value that starts here with `first`.
@@ -129,7 +172,8 @@ impl Builder<'_> {
             b'{' => Target::Members,
             _ => {
                 starts.push(self.window.offset(self.window.done()));
-                self.skip(depth)?;
+                // As an item, it will be in memory at once.
+                self.window.step(|scan, at| Ok(((), scan.value(at, depth, &mut ())?)))?;
                 starts.finish(self.window.offset(self.window.done()));
                 return Ok(Index { target: Target::Itself, starts });
             }
@@ -176,8 +220,7 @@ impl Builder<'_> {
 
     /// Goes over a value.
     fn skip(&mut self, depth: u32) -> Result<(), CollectionError> {
-        let names = &mut self.foresight.names;
-        self.window.step(|scan, at| Ok(((), scan.value(at, depth, names)?)))
+        skip(&mut self.window, depth, &mut self.foresight.names)
     }
 
     /// Goes on to the next element or member; or out of the array or object, if there is none.
@@ -454,7 +497,7 @@ mod tests {
             }
             fn read(
                 &self,
-                range: std::ops::Range<u64>,
+                range: Range<u64>,
             ) -> Result<std::borrow::Cow<'_, [u8]>, CollectionError> {
                 let length = usize::try_from(range.end - range.start).unwrap();
                 let mut bytes = vec![b'a'; length];
@@ -479,10 +522,7 @@ mod tests {
             fn edition(&self) -> u64 {
                 self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst)
             }
-            fn read(
-                &self,
-                _: std::ops::Range<u64>,
-            ) -> Result<std::borrow::Cow<'_, [u8]>, CollectionError> {
+            fn read(&self, _: Range<u64>) -> Result<std::borrow::Cow<'_, [u8]>, CollectionError> {
                 Ok(b"[]".into())
             }
         }

@@ -16,6 +16,7 @@ pub(crate) mod listing;
 pub(crate) mod pick;
 mod pointer;
 pub(crate) mod scan;
+mod skip;
 mod sort_key;
 mod source;
 pub(crate) mod starts;
@@ -27,6 +28,7 @@ pub(crate) mod window;
 mod tests;
 
 pub use collection::{JsonCollection, JsonOptions};
+pub use index::locate;
 pub use pointer::{Pointer, PointerError};
 pub use source::{ByteSource, InMemory};
 pub use starts::MAX_ITEMS;

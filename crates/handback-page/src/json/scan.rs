@@ -239,6 +239,32 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// How far a text goes on from `at`, which is inside of it, and whether it ends there. Where the
+    /// bytes end first, it is cut between two characters.
+    pub(crate) fn string_part(&self, mut at: usize) -> Result<(usize, bool), Stop> {
+        loop {
+            let Ok(special) = self.special(at) else { return Ok((self.last_cut().max(at), false)) };
+            at = match self.byte(special)? {
+                b'"' => return Ok((special + 1, true)),
+                b'\\' => match self.escape(special) {
+                    Err(Stop::Incomplete) => return Ok((special, false)),
+                    end => end?,
+                },
+                _ => return bad(special, "a control character in a text must be escaped"),
+            };
+        }
+    }
+
+    /// The last place between two characters; where there are none, the end.
+    fn last_cut(&self) -> usize {
+        let end = self.bytes.len();
+        // A character has at most four bytes, of which all but the first are 10xxxxxx.
+        let first = (end.saturating_sub(4)..end)
+            .rev()
+            .find(|at| self.bytes.get(*at).is_some_and(|byte| byte & 0xc0 != 0x80));
+        first.filter(|at| self.bytes.get(*at).is_some_and(|byte| *byte >= 0xc0)).unwrap_or(end)
+    }
+
     /// The first quote, backslash or control character from `at` on.
     #[inline(always)]
     fn special(&self, mut at: usize) -> Result<usize, Stop> {

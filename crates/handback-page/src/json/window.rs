@@ -7,8 +7,8 @@ use super::scan::{Fault, Scan, Stop};
 use super::source::ByteSource;
 use crate::collection::CollectionError;
 
-/// The longest item, and the longest member beside the way to the items: it is in memory at once.
-/// As long as the longest result that is held.
+/// The longest item, and the longest name beside the way to the items: it is in memory at once. As
+/// long as the longest result that is held.
 pub const MAX_VALUE_BYTES: usize = 256 << 20;
 
 /// How much is read at a time: enough that a read costs little beside what is done with the bytes,
