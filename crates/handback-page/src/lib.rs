@@ -5,6 +5,7 @@
 
 pub mod aql;
 pub mod collection;
+pub mod edits;
 pub mod filter;
 pub mod json;
 pub mod keyset;
