@@ -20,6 +20,7 @@ use crate::catalog::Tool;
 use crate::gateway::Gateway;
 use crate::hold::{Cutting, Holding, NotHeld, READER};
 use crate::hop::{HopTask, with_text};
+use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS};
@@ -275,8 +276,34 @@ impl Gateway {
         arguments: &str,
         entered: &Entered,
     ) -> Result<Option<String>, Refusal> {
-        let _ = (talk, asked, arguments, entered);
-        Ok(None)
+        if !mentions_held(arguments) {
+            return Ok(None);
+        }
+        let catalog = self.catalog(talk).await;
+        let schema = catalog.tool(&asked.name).and_then(|tool| tool.input.clone());
+        let options = self.options();
+        let (owner, held) = (talk.caller.principal().clone(), entered.held().clone());
+        let (revocations, now_ms) = (entered.revocations().clone(), entered.now_ms());
+        let (upstream, tool) = (self.name_of(asked.target.which).to_owned(), asked.name.clone());
+        let rules =
+            Rules { allowed: options.directions.clone(), bytes_max: options.reference_bytes_max };
+        let text = arguments.to_owned();
+        let resolve = move || {
+            let call =
+                Call { upstream: &upstream, tool: &tool, rules: &rules, schema: schema.as_deref() };
+            let mut held = HeldValues::of(&owner, &held, &revocations, now_ms);
+            let resolution = resolve(&text, &call, &mut held)?;
+            Ok::<_, ReferenceError>((resolution.arguments.into_owned(), resolution.resolved))
+        };
+        let resolved = tokio::task::spawn_blocking(resolve).await;
+        let (arguments, resolved) = resolved.map_err(|_| Refusal::Broken)?.map_err(|error| {
+            entered.note_reason(error.reason());
+            Refusal::BadArguments(error.to_string())
+        })?;
+        for one in &resolved {
+            entered.passed(serde_json::to_value(one).unwrap_or_default());
+        }
+        Ok((!resolved.is_empty()).then_some(arguments))
     }
 
     /// The name that the client gives itself.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use handback_identity::Glob;
 
 use crate::bound::Budget;
-use crate::reference::Allowed;
+use crate::reference::{Allowed, DEFAULT_BYTES_MAX};
 
 /// How long an exchange with an upstream may take, if nothing is said.
 pub const TIME_LIMIT: Duration = Duration::from_secs(300);
@@ -47,16 +47,13 @@ pub struct ToolRule {
     pub retry_identical: Option<bool>,
 }
 
-/// Bytes that references put into the arguments of one call at most.
-pub const REFERENCE_BYTES_MAX: u64 = 8 << 20;
-
 impl Default for Options {
     fn default() -> Self {
         Self {
             budget: Budget::default(),
             client_budgets: BTreeMap::new(),
             tools: Vec::new(),
-            reference_bytes_max: REFERENCE_BYTES_MAX,
+            reference_bytes_max: DEFAULT_BYTES_MAX,
             directions: Vec::new(),
         }
     }

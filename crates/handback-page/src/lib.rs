@@ -5,6 +5,7 @@
 
 pub mod aql;
 pub mod collection;
+pub mod edits;
 pub mod excerpt;
 pub mod filter;
 pub mod json;

@@ -145,6 +145,7 @@ impl Gate {
             reason,
             minted: None,
             duration_us: None,
+            passed: None,
         });
     }
 }

@@ -214,6 +214,19 @@ impl Entered {
         &self.revocations
     }
 
+    /// Writes down a held value that was put into the arguments.
+    pub fn passed(&self, what: Value) {
+        if let Some(entry) = &self.entry {
+            entry.passed(what);
+        }
+    }
+
+    /// Writes down why the gateway refuses it, with its last line.
+    pub fn note_reason(&self, reason: &'static str) {
+        // The first reason counts.
+        let _ = self.request.noted.reason.set(reason);
+    }
+
     fn binding(&self) -> Binding<'_> {
         let parts = &self.shared.parts;
         Binding::new(&parts.sealer, &parts.held, &self.revocations, &self.request, self.now_ms)

@@ -170,9 +170,9 @@ impl JsonCollection {
                 return Ok(None);
             };
             let bytes = items.start(number)?..items.stored.end();
-            return index::locate(source, bytes, rest, READ_BYTES);
+            return index::locate_within(source, bytes, rest, READ_BYTES);
         }
-        index::locate(source, 0..source.size_bytes(), &tokens, READ_BYTES)
+        index::locate_within(source, 0..source.size_bytes(), &tokens, READ_BYTES)
     }
 }
 

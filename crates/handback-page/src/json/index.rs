@@ -7,7 +7,7 @@ use super::pointer::{self, Pointer};
 use super::scan::{Fault, Guide, MAX_DEPTH, Names, Scan, Stop};
 use super::source::ByteSource;
 use super::starts::Starts;
-use super::window::Window;
+use super::window::{READ_BYTES, Window};
 use crate::collection::CollectionError;
 
 /// Where the items of a document are.
@@ -54,24 +54,39 @@ impl Index {
     }
 }
 
+/// Which bytes of a document are the value at `pointer`; nothing, if there is none.
+///
+/// The whole document is checked, in one pass and bounded memory: no value of it need fit there.
+///
+/// # Errors
+///
+/// [`CollectionError::Damaged`] if the source is not one JSON value in UTF-8, or is nested more than
+/// 128 deep; errors of the source.
+pub fn locate(
+    source: &dyn ByteSource,
+    pointer: &Pointer,
+) -> Result<Option<Range<u64>>, CollectionError> {
+    let edition = source.edition();
+    let mut builder = Builder::new(Window::new(source, READ_BYTES)?);
+    let found = builder.find(pointer.tokens(), 0, &mut Builder::span)?;
+    builder.end()?;
+    if source.edition() == edition { Ok(found) } else { Err(CollectionError::Changed) }
+}
+
 /// Where the value is that the tokens lead to, from the value that is in these bytes, which was
 /// checked before. What follows that value does not matter.
 ///
 /// # Errors
 ///
 /// Errors of the source; [`CollectionError::Damaged`] if it was changed since.
-pub(super) fn locate(
+pub(super) fn locate_within(
     source: &dyn ByteSource,
     bytes: Range<u64>,
     tokens: &[String],
     chunk: usize,
 ) -> Result<Option<Range<u64>>, CollectionError> {
     let mut builder = Builder::new(Window::over(source, bytes, chunk)?);
-    builder.find(tokens, 0, &mut |builder: &mut Builder<'_>, depth| {
-        let start = builder.window.offset(builder.window.done());
-        builder.skip(depth)?;
-        Ok(start..builder.window.offset(builder.window.done()))
-    })
+    builder.find(tokens, 0, &mut Builder::span)
 }
 
 struct Builder<'a> {
@@ -151,6 +166,13 @@ impl<'a> Builder<'a> {
             number += 1;
         }
         Ok(one)
+    }
+
+    /// Where the value that starts here is.
+    fn span(&mut self, depth: u32) -> Result<Range<u64>, CollectionError> {
+        let start = self.window.offset(self.window.done());
+        self.skip(depth)?;
+        Ok(start..self.window.offset(self.window.done()))
     }
 
     /// The items of the value that starts here, of a source of this size.
@@ -367,7 +389,6 @@ mod tests {
     use super::super::collection::{JsonCollection, JsonOptions};
     use super::super::source::InMemory;
     use super::super::tests::{Copied, any_value, written};
-    use super::super::window::READ_BYTES;
     use super::*;
     use crate::collection::{Collection, Query};
     use crate::filter::Filter;

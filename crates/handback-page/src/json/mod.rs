@@ -13,6 +13,7 @@ mod collection;
 mod index;
 mod infer;
 pub(crate) mod listing;
+mod patch;
 pub(crate) mod pick;
 mod pointer;
 pub(crate) mod scan;
@@ -29,6 +30,8 @@ pub(crate) mod window;
 mod tests;
 
 pub use collection::{JsonCollection, JsonOptions};
+pub use index::locate;
+pub use patch::{MAX_OPERATIONS, MAX_TAKEN_APART, OperationFault, Patch, PatchError};
 pub use pointer::{Pointer, PointerError};
 pub use scan::MAX_DEPTH;
 pub use source::{ByteSource, InMemory};
