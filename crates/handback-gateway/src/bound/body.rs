@@ -56,6 +56,17 @@ pub(super) struct Held {
     pub(super) digest: Option<Digest>,
 }
 
+impl Held {
+    fn json(content: Content, total: u64, digest: Option<Digest>) -> Self {
+        let (items, inside) = (Pointer::whole(), Pointer::whole());
+        Self { kind: JSON, items, inside, content, total, digest }
+    }
+
+    fn lines(content: Content, total: u64, digest: Option<Digest>) -> Self {
+        Self { kind: TEXT, ..Self::json(content, total, digest) }
+    }
+}
+
 /// Which bytes are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
@@ -107,25 +118,18 @@ impl Look<'_> {
     /// A JSON document of which a cut is shown.
     fn document(&self, value: &Range<u64>) -> Result<Body, CollectionError> {
         let read = self.read(value, self.limit)?;
-        let Some(document) = read.readable() else { return Ok(unread(value)) };
+        let Some(document) = read.readable() else { return self.unread(value) };
         self.cut(document, Content::Unescaped, || Content::Raw(value.clone()))
     }
 
     /// A document of which whole items are shown, or nothing.
     fn opaque(&self, value: &Range<u64>, limit: usize) -> Result<Body, CollectionError> {
         let Some(Document { sketch, .. }) = self.read(value, limit)?.readable() else {
-            return Ok(unread(value));
+            return self.unread(value);
         };
         let root = sketch.root();
         let total = if root.kind.is_container() { root.total } else { 1 };
-        let held = Held {
-            kind: JSON,
-            items: Pointer::whole(),
-            inside: Pointer::whole(),
-            content: Content::Raw(value.clone()),
-            total,
-            digest: None,
-        };
+        let held = Held::json(Content::Raw(value.clone()), total, None);
         let shown = if limit > 0 { Shown::Json(Box::new(sketch)) } else { Shown::Nothing };
         Ok(Body { shown, held, document: None })
     }
@@ -173,25 +177,13 @@ impl Look<'_> {
         if let Some(LongText { pointer, node }) = long {
             let content = text(node.source.clone());
             let text = self.plain(&content)?;
-            let held = Held {
-                kind: TEXT,
-                items: Pointer::whole(),
-                inside: pointer,
-                content,
-                total: text.lines,
-                digest: Some(text.digest),
-            };
+            let mut held = Held::lines(content, text.lines, Some(text.digest));
+            held.inside = pointer;
             let shown = Shown::Long { sketch: Box::new(sketch), text };
             return Ok(Body { shown, held, document: Some(digest) });
         }
-        let held = Held {
-            kind: JSON,
-            total: items.total(&sketch),
-            items: items.pointer,
-            inside: Pointer::whole(),
-            content: whole(),
-            digest: Some(digest),
-        };
+        let mut held = Held::json(whole(), items.total(&sketch), Some(digest));
+        held.items = items.pointer;
         Ok(Body { shown: Shown::Json(Box::new(sketch)), held, document: Some(digest) })
     }
 
@@ -203,6 +195,14 @@ impl Look<'_> {
             Err(ReadError::Source(error)) => Err(error),
             Err(ReadError::Lone | ReadError::Taker(_)) => Ok(Read::default()),
         }
+    }
+
+    /// What cannot be read as JSON is kept as text, and not shown.
+    pub(super) fn unread(&self, value: &Range<u64>) -> Result<Body, CollectionError> {
+        let content = Content::Raw(value.clone());
+        let lines = self.plain(&content)?.lines;
+        let held = Held::lines(content, lines, None);
+        Ok(Body { shown: Shown::Nothing, held, document: None })
     }
 
     fn plain(&self, content: &Content) -> Result<Plain, CollectionError> {
@@ -220,34 +220,16 @@ impl Look<'_> {
     }
 }
 
-/// What cannot be read as JSON is kept as text, and not shown.
-pub(super) fn unread(value: &Range<u64>) -> Body {
-    let held = Held {
-        kind: TEXT,
-        items: Pointer::whole(),
-        inside: Pointer::whole(),
-        content: Content::Raw(value.clone()),
-        total: 1,
-        digest: None,
-    };
-    Body { shown: Shown::Nothing, held, document: None }
-}
-
 /// A text that is not UTF-8 when its escapes are replaced is kept with them: one line, as JSON has
 /// no others.
 fn half_text(quoted: &Range<u64>, start: Plain) -> Body {
-    Body { shown: Shown::Half(start), ..unread(quoted) }
+    let held = Held::lines(Content::Raw(quoted.clone()), 1, None);
+    Body { shown: Shown::Half(start), held, document: None }
 }
 
 fn lines(quoted: &Range<u64>, text: Plain) -> Body {
-    let held = Held {
-        kind: TEXT,
-        items: Pointer::whole(),
-        inside: Pointer::whole(),
-        content: Content::Unescaped(quoted.clone()),
-        total: text.lines,
-        digest: Some(text.digest),
-    };
+    let content = Content::Unescaped(quoted.clone());
+    let held = Held::lines(content, text.lines, Some(text.digest));
     Body { shown: Shown::Plain(text), held, document: None }
 }
 

@@ -96,25 +96,32 @@ impl Compose<'_> {
         if let Some(notice) = notice {
             out.extend_from_slice(&text_block(notice));
         }
-        let all = self.units.iter().position(|unit| unit.what == What::Content);
-        match all {
-            Some(all) => {
-                let json = pieces.all.get(all).and_then(|piece| piece.json.as_deref());
-                let blocks = json.and_then(|json| json.strip_prefix(b"[")?.strip_suffix(b"]"));
-                if let Some(blocks) = blocks.filter(|blocks| !blocks.is_empty()) {
-                    separate(out, start);
-                    out.extend_from_slice(blocks);
-                }
+        let is_cut = |unit: &Unit| matches!(unit.what, What::Text { .. } | What::Block { .. });
+        if self.units.iter().any(is_cut) {
+            for (number, block) in self.shape.blocks.iter().enumerate() {
+                separate(out, start);
+                self.block(number, block, pieces, parts, out)?;
             }
-            None => {
-                for (number, block) in self.shape.blocks.iter().enumerate() {
-                    separate(out, start);
-                    self.block(number, block, pieces, parts, out)?;
-                }
-            }
+        } else if let Some(blocks) = self.blocks(pieces)? {
+            separate(out, start);
+            out.extend_from_slice(&blocks);
         }
         out.push(b']');
         Ok(())
+    }
+
+    /// The blocks that are shown of all, if there are any.
+    fn blocks(&self, pieces: &Pieces) -> Result<Option<Vec<u8>>, CollectionError> {
+        let all = self.units.iter().position(|unit| unit.what == What::Content);
+        let piece = all.and_then(|all| pieces.all.get(all));
+        let array = match (piece, self.shape.find("content")) {
+            (Some(piece), _) => piece.json.clone().unwrap_or_default().into(),
+            (None, Some(content)) => self.chunks.read(content.value.clone())?,
+            (None, None) => return Ok(None),
+        };
+        let blocks = array.strip_prefix(b"[").and_then(|blocks| blocks.strip_suffix(b"]"));
+        let blocks = blocks.map(<[u8]>::trim_ascii).filter(|blocks| !blocks.is_empty());
+        Ok(blocks.map(<[u8]>::to_vec))
     }
 
     fn block(

@@ -4,12 +4,12 @@ use handback_page::CollectionError;
 use handback_page::json::{ByteSource, Pointer};
 use jsonschema::Validator;
 
-use super::body::{self, Body, Content, Held, Look, Shown};
+use super::body::{self, Body, Look};
 use super::budget::Budget;
 use super::chunks::{CHUNK_BYTES, Chunks, ReadError, length};
 use super::compose::Compose;
 use super::hold::{self, BoundError, Place};
-use super::keep::{JSON, Keep, TEXT};
+use super::keep::Keep;
 use super::lexer::{NotJson, Token};
 use super::notice::{self, Facts, Line, Reading};
 use super::part::Part;
@@ -162,17 +162,10 @@ impl Job<'_> {
     /// Keeps the whole result as one part, and shows nothing of it.
     fn whole<K: Keep>(&self, keep: &mut K) -> Result<Bounded, BoundError<K::Error>> {
         let value = self.chunks.all();
-        let kind = if self.shape.oddities.any() { TEXT } else { JSON };
-        let held = Held {
-            kind,
-            items: Pointer::whole(),
-            inside: Pointer::whole(),
-            content: Content::Raw(value.clone()),
-            total: self.total(kind),
-            digest: None,
-        };
-        let bodies = [Body { shown: Shown::Nothing, held, document: None }];
         let units = [Unit { path: Pointer::whole(), what: What::Whole, value }];
+        let look = Look { chunks: self.chunks, limit: 0, share: 0 };
+        let bodies: Result<Vec<_>, _> = units.iter().map(|unit| look.at(unit)).collect();
+        let bodies = bodies.map_err(BoundError::Source)?;
         let places = hold::all(&self.chunks, &bodies, keep)?;
         let invalid = self.how.schema.is_some() && !self.is_error();
         let pieces = Pieces { all: vec![Piece::default()], invalid };
@@ -225,11 +218,6 @@ impl Job<'_> {
         let names: Vec<_> = self.shape.members.iter().map(|member| member.name.clone()).collect();
         members.retain(|member| names.iter().filter(|name| **name == member.name).count() == 1);
         Shape { members, ..Shape::empty() }
-    }
-
-    /// How many items the whole result has when it is read.
-    fn total(&self, kind: &str) -> u64 {
-        if kind == TEXT { 1 } else { self.shape.total }
     }
 }
 

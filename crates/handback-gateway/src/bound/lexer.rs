@@ -606,3 +606,175 @@ fn is_huge(number: &[u8], digits: Digits) -> bool {
 const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+    use serde_json::value::RawValue;
+
+    use super::super::tests::any_value;
+    use super::*;
+
+    /// Writes what it takes.
+    #[derive(Debug, Default)]
+    struct Copy {
+        out: Vec<u8>,
+        open: Vec<Token>,
+    }
+
+    impl Sink for Copy {
+        fn begin(&mut self, token: Token, _at: u64) {
+            match token {
+                Token::Object => self.out.push(b'{'),
+                Token::Array => self.out.push(b'['),
+                _ => {}
+            }
+            self.open.push(token);
+        }
+
+        fn piece(&mut self, bytes: &[u8]) {
+            self.out.extend_from_slice(bytes);
+        }
+
+        fn end(&mut self, token: Token, _at: u64) {
+            assert_eq!(self.open.pop(), Some(token));
+            if matches!(self.out.last(), Some(b',')) && token.is_container() {
+                self.out.pop();
+            }
+            match token {
+                Token::Object => self.out.push(b'}'),
+                Token::Array => self.out.push(b']'),
+                _ => {}
+            }
+            self.out.push(if token == Token::Name { b':' } else { b',' });
+        }
+    }
+
+    fn read(bytes: &[u8], chunk: usize) -> Result<(Vec<u8>, Oddities), NotJson> {
+        let (mut lexer, mut copy) = (Lexer::new(), Copy::default());
+        bytes.chunks(chunk).try_for_each(|piece| lexer.feed(piece, &mut copy))?;
+        let oddities = lexer.finish(&mut copy)?;
+        assert!(copy.open.is_empty());
+        copy.out.pop();
+        Ok((copy.out, oddities))
+    }
+
+    /// Whether the bytes are JSON, as everybody says.
+    #[track_caller]
+    fn check(bytes: &[u8], chunk: usize) -> bool {
+        let read = read(bytes, chunk);
+        let shown = String::from_utf8_lossy(bytes);
+        match (&read, serde_json::from_slice::<Value>(bytes)) {
+            (Ok((copy, oddities)), Ok(value)) => {
+                // Numbers of a thousand digits are not looked at.
+                assert!(!oddities.any() || bytes.len() > LONGEST_NUMBER, "{shown}");
+                assert_eq!(serde_json::from_slice::<Value>(copy).unwrap(), value);
+            }
+            (Ok((_, oddities)), Err(_)) => {
+                assert!(oddities.any(), "{shown}");
+                let is_json = serde_json::from_slice::<&RawValue>(bytes).is_ok();
+                assert!(is_json || oddities.too_deep, "{shown}");
+            }
+            (Err(error), Ok(_)) => panic!("{error}: {shown}"),
+            (Err(_), Err(_)) => {
+                assert!(serde_json::from_slice::<&RawValue>(bytes).is_err(), "{shown}")
+            }
+        }
+        read.is_ok()
+    }
+
+    #[test]
+    fn oddities_are_noted() {
+        let deep = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        let none = Oddities::default();
+        let lone = Oddities { lone_surrogate: true, ..none };
+        let huge = Oddities { huge_number: true, ..none };
+        let limit = MAX_DEPTH as usize;
+        for (text, oddities) in [
+            (deep(limit), none),
+            (deep(limit + 1), Oddities { too_deep: true, ..none }),
+            (format!("[{},{{\"a\":\"]\\\"\"}}]", deep(1000)), Oddities { too_deep: true, ..none }),
+            (r#""\ud83d\ude00""#.to_owned(), none),
+            (r#""\ud83d""#.to_owned(), lone),
+            (r#""\ud83dx\ude00""#.to_owned(), lone),
+            (r#"{"\ude00":1}"#.to_owned(), lone),
+            (r#"["\ud83d\n"]"#.to_owned(), lone),
+            (r#""\ud83d\ud83d\ude00""#.to_owned(), lone),
+            ("1e308".to_owned(), none),
+            ("[-1e309]".to_owned(), huge),
+            (format!("1{}", "0".repeat(308)), none),
+            (format!("1{}", "0".repeat(309)), huge),
+            (format!("0.{}", "1".repeat(2000)), huge),
+        ] {
+            for chunk in [1, 2, 7, text.len()] {
+                assert_eq!(read(text.as_bytes(), chunk).unwrap().1, oddities, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn faults_have_their_place() {
+        for (text, what, at) in [
+            ("", "the text ends too early", 0),
+            ("[1,", "the text ends too early", 3),
+            ("[1 2]", "',' or ']' is expected", 3),
+            ("{\"a\":1;}", "',' or '}' is expected", 6),
+            ("[1,]", "a value is expected", 3),
+            ("[1]x", "something follows the JSON value", 3),
+            ("{\"a\" 1}", "':' is expected", 5),
+            ("\"a\u{1}\"", "a control character in a text must be escaped", 2),
+            ("[-]", "a digit is expected", 2),
+            ("[01]", "a number must not start with 0", 2),
+            ("trux", "a value is expected", 3),
+            ("\"\\u12x4\"", "four hexadecimal digits are expected", 5),
+        ] {
+            for chunk in [1, 3, 100] {
+                assert_eq!(read(text.as_bytes(), chunk), Err(NotJson { what, at }), "{text}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_serde_json(value in any_value(), pretty: bool, chunk in 1_usize..40) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
+            prop_assert!(check(text.unwrap().as_bytes(), chunk));
+        }
+
+        #[test]
+        fn agrees_with_serde_json_on_damaged_documents(
+            value in any_value(),
+            damages in prop::collection::vec((any::<prop::sample::Index>(), any_byte(), 0..4), 1..4),
+            chunk in 1_usize..40,
+        ) {
+            let mut bytes = value.to_string().into_bytes();
+            for (at, byte, kind) in damages {
+                if bytes.is_empty() {
+                    break;
+                }
+                let at = at.index(bytes.len());
+                match kind {
+                    0 => bytes[at] = byte,
+                    1 => bytes.insert(at, byte),
+                    2 => drop(bytes.remove(at)),
+                    _ => bytes.truncate(at),
+                }
+            }
+            check(&bytes, chunk);
+        }
+
+        #[test]
+        fn agrees_with_serde_json_on_short_texts(
+            bytes in prop::collection::vec(any_byte(), 0..12),
+            chunk in 1_usize..5,
+        ) {
+            check(&bytes, chunk);
+        }
+    }
+
+    fn any_byte() -> impl Strategy<Value = u8> {
+        let telling = b"\"\\{}[],: \n\t0123456789-+.eEtrufalsn/bdD\x00\x1f\x7f\x80\xc3\xa9\xed\xf0";
+        prop_oneof![prop::sample::select(telling.to_vec()), any::<u8>()]
+    }
+}

@@ -63,7 +63,9 @@ pub(super) fn write(facts: &Facts<'_>) -> String {
             continue;
         }
         let labels: Vec<_> = facts.lines.iter().filter(same).map(label).collect();
-        let _ = writeln!(out, "- {}: {}{}", line.part.handle, labels.join(" and "), said(line));
+        let mut shown = facts.lines.iter().filter(same);
+        let shown = shown.find(|line| *line.remark != Remark::NotShown).unwrap_or(line);
+        let _ = writeln!(out, "- {}: {}{}", line.part.handle, labels.join(" and "), said(shown));
     }
     if facts.invalid {
         out.push_str(
@@ -133,44 +135,37 @@ fn said(line: &Line<'_>) -> String {
         Some(items) => format!(" at {items}"),
         None => String::new(),
     };
-    match (line.unit.what, line.remark) {
-        (What::Block { .. } | What::Member | What::Whole, _) => {
-            format!(", not shown here, {bytes} bytes")
+    let others = match line.remark {
+        Remark::NotShown => return format!(", not shown here, {bytes} bytes"),
+        Remark::Outline(outline) => {
+            return format!(", {bytes} bytes without a list; it has {outline}");
         }
-        (_, Remark::Outline(outline)) => {
-            format!(", {bytes} bytes without a list; it has {outline}")
-        }
-        (_, remark) => {
-            let others = match remark {
-                Remark::Others(others) => also(others),
-                _ => String::new(),
-            };
-            let why = match (*shown, *kind) {
-                (0, TEXT) => " in full",
-                (0, _) => ": the first one alone is too large",
-                _ => "",
-            };
-            format!(", {shown} of {total} {unit}{place} shown{why}, {bytes} bytes{others}")
-        }
-    }
+        Remark::Others(others) => also(others),
+        Remark::Plain => String::new(),
+    };
+    let why = match (*shown, *kind) {
+        (0, TEXT) => " in full",
+        (0, _) => ": the first one alone is too large",
+        _ => "",
+    };
+    format!(", {shown} of {total} {unit}{place} shown{why}, {bytes} bytes{others}")
 }
 
 /// Other lists that are cut.
 fn also(others: &[Other]) -> String {
-    let mut out = String::new();
+    let mut out = "; also cut:".to_owned();
+    let mut comma = "";
     for Other { name, shown, total } in others {
         let name: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
-        let one = format!(", {shown} of {total} of '{name}'");
+        let one = format!("{comma} {shown} of {total} of '{name}'");
         if out.len() + one.len() > OTHERS_BYTES {
+            out.push_str(" and others");
             break;
         }
         out.push_str(&one);
+        comma = ",";
     }
-    if out.is_empty() {
-        ", other lists in it are cut too".to_owned()
-    } else {
-        format!("; also cut{out}")
-    }
+    out
 }
 
 /// A pointer that is neither empty nor long.

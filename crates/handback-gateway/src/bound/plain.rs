@@ -72,7 +72,10 @@ impl Reading {
     }
 
     pub(super) fn finish(self) -> Plain {
-        let Self { start, bytes, newlines, last, digest, .. } = self;
+        let Self { mut start, bytes, newlines, last, digest, .. } = self;
+        if let Err(error) = str::from_utf8(&start) {
+            start.truncate(error.valid_up_to());
+        }
         let open = last.is_some_and(|last| last != b'\n');
         Plain { start, bytes, lines: newlines + u64::from(open), digest: digest.finish() }
     }

@@ -79,7 +79,7 @@ impl Plan {
             (plan.cut.iter().filter(is_block).count() <= CUT_BLOCKS_MAX).then_some(plan)
         };
         let whole_content = || {
-            let all = content.map(|content| all_blocks(content));
+            let all = content.map(all_blocks);
             Self::choose(&units(shape, all.into_iter().collect())?, room, room)
         };
         by_block().or_else(whole_content)

@@ -76,8 +76,9 @@ impl Render<'_> {
     fn node(&mut self, node: &Node, name: &[u8], room: usize, out: &mut Vec<u8>) {
         if node.whole && node.text.len() <= room {
             out.extend_from_slice(self.sketch.slice(node.text.clone()));
-            if std::ptr::eq(node, self.list) {
-                self.shown = node.total;
+            let (list, all) = (&self.list.text, &node.text);
+            if all.start <= list.start && list.end <= all.end {
+                self.shown = self.list.total;
             }
             return;
         }
@@ -158,7 +159,8 @@ impl Render<'_> {
         }
         out.push(b'}');
         let shown = members.len() as u64;
-        if shown < node.total {
+        // Members that are there may be cut themselves: they are not counted as shown.
+        if shown < node.total && !std::ptr::eq(node, self.list) {
             self.count(node, name, shown);
         }
     }
@@ -252,4 +254,100 @@ fn least(node: &Node) -> usize {
         Token::Name | Token::Number | Token::Word => node.text.len(),
     };
     if node.whole { least.min(node.text.len()) } else { least }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::super::items::Items;
+    use super::super::lexer::Lexer;
+    use super::super::sketch::Sketcher;
+    use super::super::tests::any_value;
+    use super::*;
+
+    fn sketch(value: &Value, limit: usize) -> Sketch {
+        let (mut lexer, mut sketcher) = (Lexer::new(), Sketcher::new(limit));
+        lexer.feed(value.to_string().as_bytes(), &mut sketcher).unwrap();
+        lexer.finish(&mut sketcher).unwrap();
+        sketcher.finish().unwrap()
+    }
+
+    #[track_caller]
+    fn check(value: &Value, mode: Mode, room: usize, expected: &Value, shown: u64) {
+        let sketch = sketch(value, 10_000);
+        let cut = cut(&sketch, Items::of(&sketch).node, mode, room);
+        assert_eq!(serde_json::from_slice::<Value>(&cut.text).unwrap(), *expected);
+        assert_eq!(cut.shown, shown);
+    }
+
+    fn long(length: usize) -> String {
+        "x".repeat(length)
+    }
+
+    #[test]
+    fn lists_are_cut_at_items() {
+        let list = json!([long(300), long(300), long(300)]);
+        check(&list, Mode::Items, 700, &json!([long(300), long(300)]), 2);
+        check(&list, Mode::Items, 301, &json!([]), 0);
+        let cut = format!("{}… [cut: 302 bytes in all]", long(71));
+        check(&list, Mode::Inside, 102, &json!([cut]), 0);
+        check(&list, Mode::Whole, 102, &json!([]), 0);
+        check(&list, Mode::Whole, 10_000, &list, 3);
+    }
+
+    #[test]
+    fn records_keep_their_members() {
+        let record = json!({"a": long(900), "b": 1, "c": [long(400), long(400), 3], "d": {}});
+        let sketch = sketch(&record, 10_000);
+        let cut = cut(&sketch, Items::of(&sketch).node, Mode::Items, 1000);
+        let value: Value = serde_json::from_slice(&cut.text).unwrap();
+        assert_eq!((&value["b"], &value["d"]), (&json!(1), &json!({})));
+        assert_eq!(value["c"], json!([long(400)]));
+        assert!(value["a"].as_str().unwrap().ends_with("x… [cut: 902 bytes in all]"));
+        assert_eq!((cut.shown, cut.others.len()), (1, 0));
+        assert!(cut.text.len() <= 1000);
+    }
+
+    #[test]
+    fn a_list_is_shown_if_what_it_is_in_is() {
+        let document = json!({"a": {"rows": [long(300), 2]}});
+        check(&document, Mode::Items, 1000, &document, 2);
+    }
+
+    #[test]
+    fn next_to_nothing_is_shown_where_there_is_no_room() {
+        let record = json!({"a": long(900), "b": [long(900)], "c": {"d": long(900)}});
+        check(&record, Mode::Items, 30, &json!({"a": "…", "b": [], "c": {}}), 0);
+        check(&record, Mode::Items, 15, &json!({"a": "…"}), 0);
+        check(&record, Mode::Items, 0, &json!({}), 0);
+        check(&json!(long(900)), Mode::Items, 0, &json!("…"), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_has_room_and_is_json(
+            value in any_value(),
+            limit in 0_usize..5000,
+            rooms in prop::collection::vec(0_usize..5000, 1..5),
+        ) {
+            let sketch = sketch(&value, limit);
+            let all = sketch.slice(sketch.root().text.clone());
+            prop_assert!(serde_json::from_slice::<Value>(all).is_ok());
+            prop_assert!(all.len() <= 5 * limit + 2000);
+            if sketch.root().whole {
+                prop_assert_eq!(serde_json::from_slice::<Value>(all).unwrap(), value.clone());
+            }
+            let items = Items::of(&sketch);
+            for room in rooms {
+                for mode in [Mode::Whole, Mode::Items, Mode::Inside] {
+                    let cut = cut(&sketch, items.node, mode, room);
+                    prop_assert!(serde_json::from_slice::<Value>(&cut.text).is_ok());
+                    prop_assert!(cut.text.len() <= room.max(least(sketch.root())));
+                    prop_assert!(cut.shown <= items.node.total);
+                }
+            }
+        }
+    }
 }

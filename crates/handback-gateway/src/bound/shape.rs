@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::chunks::{Chunks, ReadError};
-use super::lexer::{Lexer, NotJson, Oddities, Sink, Token};
+use super::lexer::{Lexer, NotJson, Sink, Token};
 
 /// A result with more members is not looked into: those of the protocol are five.
 const MEMBERS_MAX: usize = 64;
@@ -27,12 +27,9 @@ pub(super) struct Shape {
     pub(super) meta: Vec<Member>,
     /// Whether `_meta` is an object whose members differ, or is not there.
     pub(super) is_meta_plain: bool,
-    /// How many members the result has; elements, if it is an array.
-    pub(super) total: u64,
     /// Whether the result is what can be taken apart: an object whose members have names that are
     /// known, and differ.
     pub(super) is_plain: bool,
-    pub(super) oddities: Oddities,
 }
 
 /// A member and its value.
@@ -64,8 +61,8 @@ impl Shape {
     pub(super) fn read(chunks: &Chunks<'_>) -> Result<Self, ReadError<NotJson>> {
         let (mut lexer, mut walk) = (Lexer::new(), Walk::new());
         chunks.each(chunks.all(), |piece| lexer.feed(piece, &mut walk))?;
-        let oddities = lexer.finish(&mut walk).map_err(ReadError::Taker)?;
-        Ok(walk.finish(oddities))
+        lexer.finish(&mut walk).map_err(ReadError::Taker)?;
+        Ok(walk.finish())
     }
 
     /// A result without members.
@@ -76,9 +73,7 @@ impl Shape {
             block_count: 0,
             meta: vec![],
             is_meta_plain: true,
-            total: 0,
             is_plain: true,
-            oddities: Oddities::default(),
         }
     }
 
@@ -127,9 +122,8 @@ impl Walk {
         Self { open: vec![], start: 0, naming: false, name, block: NO_BLOCK, shape }
     }
 
-    fn finish(self, oddities: Oddities) -> Shape {
+    fn finish(self) -> Shape {
         let mut shape = self.shape;
-        shape.oddities = oddities;
         shape.is_plain &= differ(&shape.members);
         let meta = shape.find("_meta").map(|meta| meta.kind);
         shape.is_meta_plain &= meta.is_none_or(|kind| kind == Token::Object) && differ(&shape.meta);
@@ -164,10 +158,8 @@ impl Walk {
     fn ended(&mut self, kind: Token, value: Range<u64>, was: Option<Open>) {
         let Some(parent) = self.open.last() else {
             self.shape.is_plain &= kind == Token::Object;
-            self.shape.total += u64::from(!kind.is_container());
             return;
         };
-        self.shape.total += u64::from(self.open.len() == 1);
         match (parent.watched, was) {
             (None, _) => {}
             (Some(Watched::Content), was) => {

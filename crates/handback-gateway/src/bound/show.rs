@@ -24,8 +24,11 @@ pub(super) struct Piece {
 /// What else is to be said of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Remark {
+    /// Nothing of it is shown.
     #[default]
-    Nothing,
+    NotShown,
+    /// Nothing.
+    Plain,
     /// It has no list to cut: what there is.
     Outline(String),
     /// Others in it are cut, too.
@@ -85,20 +88,16 @@ impl Show<'_> {
 
     /// Parts that are shown, those together that are shown in the same way.
     fn groups(&self) -> Vec<Vec<usize>> {
-        let mut groups: Vec<Vec<usize>> = vec![];
-        for (number, body) in self.bodies.iter().enumerate() {
-            match body.shown {
-                Shown::Nothing => {}
-                Shown::Same(first) => {
-                    groups
-                        .iter_mut()
-                        .filter(|group| group.first() == Some(&first))
-                        .for_each(|group| group.push(number));
-                }
-                _ => groups.push(vec![number]),
-            }
-        }
-        groups
+        let is_first = |body: &Body| !matches!(body.shown, Shown::Nothing | Shown::Same(_));
+        let bodies = || self.bodies.iter().enumerate();
+        let firsts = bodies().filter(|(_, body)| is_first(body)).map(|(number, _)| number);
+        let same = |number: usize| {
+            bodies().filter_map(move |(other, body)| match body.shown {
+                Shown::Same(first) if first == number => Some(other),
+                _ => None,
+            })
+        };
+        firsts.map(|first| std::iter::once(first).chain(same(first)).collect()).collect()
     }
 
     /// Shows a group, and tells how many bytes that takes.
@@ -109,21 +108,24 @@ impl Show<'_> {
         };
         let (cut, remark) = match &body.shown {
             Shown::Json(sketch) => {
-                let cut = self.json(sketch, group, room, pieces);
+                let mut cut = self.json(sketch, group, room, pieces);
                 let remark = remark(sketch, &cut);
+                if matches!(remark, Remark::Outline(_)) {
+                    cut.shown = 0;
+                }
                 (cut, remark)
             }
             Shown::Long { sketch, text } => {
                 let mark = self.mark(first, " ");
                 let cut = |room| long(sketch, text, &mark, room);
                 let best = fit(room, cut, |cut| self.cost(group, cut));
-                (self.checked(group, best, pieces), Remark::Nothing)
+                (self.checked(group, best, pieces), Remark::Plain)
             }
             Shown::Plain(text) | Shown::Half(text) => {
                 let mark = self.mark(first, "\n");
                 let is_half = matches!(body.shown, Shown::Half(_));
                 let cut = fit(room, |room| plain(text, is_half, &mark, room), |cut| cut.text.len());
-                (cut, Remark::Nothing)
+                (cut, Remark::Plain)
             }
             Shown::Same(_) | Shown::Nothing => return 0,
         };
@@ -210,9 +212,10 @@ impl Show<'_> {
                 (What::Text { .. }, _) => Some(quoted(&cut.text)),
                 _ => Some(cut.text.clone()),
             };
-            used += json.as_ref().map_or(0, Vec::len);
-            let shown = if json.is_some() { cut.shown } else { 0 };
-            *piece = Piece { json, shown, remark: remark.clone() };
+            if let Some(json) = json {
+                used += json.len();
+                *piece = Piece { json: Some(json), shown: cut.shown, remark: remark.clone() };
+            }
         }
         used
     }
@@ -230,7 +233,7 @@ fn remark(sketch: &Sketch, cut: &Cut) -> Remark {
         return Remark::Outline(items::outline(sketch, items.node, OUTLINE_BYTES));
     }
     match cut.others.is_empty() {
-        true => Remark::Nothing,
+        true => Remark::Plain,
         false => Remark::Others(cut.others.clone()),
     }
 }
