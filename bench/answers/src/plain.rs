@@ -57,6 +57,10 @@ const CHANGED: &str = "/environments/production/regions/eu-west-1/services/check
 fn of_issues(question: &str, issues: &[Issue]) -> Value {
     let open = || issues.iter().filter(|issue| issue.state == "open");
     match question {
+        "issues-first" => {
+            let newest = issues.iter().max_by_key(|issue| issue.number);
+            json!(newest.map(|issue| &issue.title))
+        }
         "issues-one" => {
             let one = issues.iter().find(|issue| issue.number == 18_204);
             json!(one.and_then(|issue| issue.assignee.as_ref()).map(|user| &user.login))
@@ -138,6 +142,7 @@ const SKU: &str = "KE-036";
 fn of_log(question: &str, lines: &[String]) -> Value {
     let level = |line: &str| line.split_whitespace().nth(1).unwrap_or_default().to_owned();
     match question {
+        "log-first" => json!(lines.first().and_then(|line| line.split_whitespace().next())),
         "log-count" => json!(lines.iter().filter(|line| level(line) == "ERROR").count()),
         "log-before" => {
             let at = lines.iter().position(|line| line.contains("panicked"));
@@ -197,6 +202,9 @@ fn of_config(question: &str, config: &Value) -> Value {
 
 fn of_results(question: &str, articles: &[Article]) -> Value {
     match question {
+        "results-first" => {
+            json!(articles.iter().max_by_key(|article| article.score).map(|article| &article.title))
+        }
         "results-one" => first(articles, |a| a.body.contains("Marlowe cascade"), |a| json!(a.url)),
         "results-list" => {
             let mut recent: Vec<_> =
