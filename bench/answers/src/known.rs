@@ -29,21 +29,39 @@ impl Known {
         }
     }
 
+    /// From the items of all pages of a walk over what is held.
+    pub(crate) fn from_pages(data: DataSet, items: &[Value]) -> Self {
+        let text = |item: &Value| item.get("text").and_then(Value::as_str).map(str::to_owned);
+        match data {
+            DataSet::Log | DataSet::Handbook => {
+                Self::Lines(items.iter().filter_map(text).collect())
+            }
+            DataSet::Config => {
+                let member = |item: &Value| {
+                    let key = item.get("key").and_then(Value::as_str)?;
+                    Some((key.to_owned(), item.get("value")?.clone()))
+                };
+                Self::Config(Value::Object(items.iter().filter_map(member).collect()))
+            }
+            _ => Self::from_items(data, items),
+        }
+    }
+
     fn from_json(data: DataSet, json: &Value) -> Self {
         let items = match data {
+            DataSet::Config => return Self::Config(json.clone()),
             DataSet::Orders => json.get("orders"),
             DataSet::Results => json.get("results"),
             _ => Some(json),
         };
-        Self::from_items(data, items.and_then(Value::as_array).unwrap_or(&vec![]), json)
+        Self::from_items(data, items.and_then(Value::as_array).map_or(&[], Vec::as_slice))
     }
 
-    fn from_items(data: DataSet, items: &[Value], json: &Value) -> Self {
+    fn from_items(data: DataSet, items: &[Value]) -> Self {
         match data {
-            DataSet::Issues => Self::Issues(records(items)),
             DataSet::Orders => Self::Orders(records(items)),
             DataSet::Results => Self::Results(records(items)),
-            DataSet::Config | DataSet::Log | DataSet::Handbook => Self::Config(json.clone()),
+            _ => Self::Issues(records(items)),
         }
     }
 }

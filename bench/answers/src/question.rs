@@ -23,6 +23,13 @@ pub(crate) struct Question {
     pub(crate) answer: Value,
 }
 
+impl Question {
+    /// Whether it wants something changed: the answer is the digest of the new document.
+    pub(crate) fn is_edit(&self) -> bool {
+        self.id.ends_with("-edit")
+    }
+}
+
 /// All of them, in the order of the file.
 pub(crate) fn all() -> Result<Vec<Question>> {
     serde_json::from_str(FILE).context("questions.json")
