@@ -2,6 +2,7 @@
 
 mod held;
 mod hops;
+mod references;
 mod retries;
 mod wrongs;
 
