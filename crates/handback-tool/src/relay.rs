@@ -209,7 +209,6 @@ impl Entered {
     }
 
     /// What is revoked.
-    #[must_use]
     pub const fn revocations(&self) -> &Revocations {
         &self.revocations
     }

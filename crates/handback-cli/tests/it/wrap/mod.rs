@@ -1,5 +1,6 @@
 //! `handback wrap`: a real server behind it, with a record of what it did, and real clients.
 
+mod callers;
 mod held;
 mod hops;
 mod references;
