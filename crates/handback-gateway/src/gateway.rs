@@ -596,7 +596,7 @@ async fn pass_on(talk: &Talk, line: &Line, heard: Heard) {
     let told = match (&talk.session, heard) {
         (Some(session), heard) => session.to_client(line, heard),
         (None, Heard::Notification { method, params }) => {
-            Ok(crate::talk::ToClient::Notification { method, params })
+            Ok(ToClient::Notification { method, params })
         }
         (None, Heard::Request { id, .. }) => Err((line.clone(), id)),
     };

@@ -110,10 +110,8 @@ impl Gateway {
         if let Some(cursor) = &place.cursor {
             params.set("cursor", Value::from(cursor.as_str()).to_string());
         }
-        let asked = match params.names().next() {
-            None => None,
-            Some(_) => Some(Bytes::from(params.to_json())),
-        };
+        let is_empty = params.names().next().is_none();
+        let asked = (!is_empty).then(|| Bytes::from(params.to_json()));
         let answer = self.pass(talk, place.which, question, asked).await;
         let result = match answer {
             Answer::Result(Raw::Memory(result)) => result,

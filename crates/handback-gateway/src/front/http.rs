@@ -411,10 +411,10 @@ fn as_it_has_to_be<'a>(
         "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
         _ => None,
     };
-    if let Some(name) = member.and_then(|member| object.text(member)) {
-        if decoded(only(headers, NAME_HEADER)?)? != name {
-            return None;
-        }
+    if let Some(name) = member.and_then(|member| object.text(member))
+        && decoded(only(headers, NAME_HEADER)?)? != name
+    {
+        return None;
     }
     Some((message, params))
 }
