@@ -21,6 +21,7 @@ use crate::gateway::Gateway;
 use crate::hold::{Cutting, Holding, NotHeld, READER};
 use crate::hop::{HopTask, with_text};
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
+use crate::retry::Waiting;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS};
@@ -28,6 +29,11 @@ use crate::words::{self, INVALID_PARAMS};
 /// The first byte of what is remembered of a round: the upstream gave no state, or this one.
 const NO_STATE: u8 = 0;
 const STATE: u8 = 1;
+
+/// Where a replay says how to have the call made once more.
+const AGAIN_META: &str = "dev.handback/again";
+
+const HOW_TO_CALL_AGAIN: &str = "to run it once more, call with another idempotency key";
 
 /// Where a call goes.
 struct Target {
@@ -99,7 +105,14 @@ impl Gateway {
         };
         let state = params.text("requestState").map(Cow::into_owned);
         let arguments = question.params.and_then(arguments_of);
-        let asked = Asked { operation, name, target, params, arguments, key, state };
+        let mut asked = Asked { operation, name, target, params, arguments, key, state };
+        let waiting = match self.tried(talk, &asked) {
+            Ok(waiting) => waiting,
+            Err(refusal) => return words::refusal(talk.era, &refusal),
+        };
+        if let Some(waiting) = &waiting {
+            asked.key = Some(waiting.key().to_owned());
+        }
         let relay = Relay {
             caller: talk.caller.clone(),
             surface: Surface::Mcp,
@@ -115,6 +128,10 @@ impl Gateway {
             Err(refusal) => return words::refusal(talk.era, &refusal),
         };
         let ended = self.entered(talk, &question, &asked, &mut entered).await;
+        // Who is still here gets the answer, unless it was not wanted any more.
+        if let Some(waiting) = waiting.filter(|_| !matches!(ended, Err(Refusal::Cancelled))) {
+            waiting.delivered();
+        }
         match ended {
             Ok((made, minted, answer)) => {
                 entered.end(Ok((&made, minted.as_deref())));
@@ -125,6 +142,19 @@ impl Gateway {
                 words::refusal(talk.era, &refusal)
             }
         }
+    }
+
+    /// What a call without a key is taken for, where identical ones are tries of one.
+    fn tried(&self, talk: &Talk, asked: &Asked<'_>) -> Result<Option<Waiting>, Refusal> {
+        let is_wanted = asked.key.is_none()
+            && asked.operation == Operation::Call
+            && self.options().retries_identical(&asked.name);
+        if !is_wanted {
+            return Ok(None);
+        }
+        let upstream = self.name_of(asked.target.which);
+        let (caller, given) = (talk.caller.principal().binding(), asked.given()?);
+        Ok(Some(self.retries().key(caller, upstream, &asked.name, &given)))
     }
 
     /// Where a call goes. What a caller may not use is refused later, like what is not there.
@@ -527,9 +557,10 @@ fn marked(json: &[u8]) -> Option<Bytes> {
             let raw: &RawValue = serde_json::from_str(meta).ok()?;
             let mut meta = Object::read(raw).ok()?;
             meta.set(REPLAYED_META, "true".to_owned());
+            meta.set(AGAIN_META, Value::from(HOW_TO_CALL_AGAIN).to_string());
             meta.to_json()
         }
-        None => serde_json::json!({REPLAYED_META: true}).to_string(),
+        None => serde_json::json!({REPLAYED_META: true, AGAIN_META: HOW_TO_CALL_AGAIN}).to_string(),
     };
     result.set("_meta", meta);
     Some(result.to_json().into())

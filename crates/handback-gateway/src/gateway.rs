@@ -22,6 +22,7 @@ use crate::bridge::{self, Parking};
 use crate::catalog::{Catalog, Catalogs, OWN};
 use crate::lists::List;
 use crate::options::Options;
+use crate::retry::Retries;
 use crate::slot::{Slot, Source};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError, Opening, Spec};
@@ -58,6 +59,7 @@ struct Inner {
     /// Lines of the older era for newer clients, by caller and upstream.
     bridges: Mutex<HashMap<(String, usize), Arc<Slot>>>,
     parking: Parking,
+    retries: Retries,
     /// Our own tools.
     own: McpServer,
     own_lines: Mutex<HashMap<String, Arc<Slot>>>,
@@ -95,6 +97,7 @@ impl Gateway {
             eras,
             bridges: Mutex::default(),
             parking: Parking::default(),
+            retries: Retries::default(),
             own,
             own_lines: Mutex::default(),
             pipeline,
@@ -105,6 +108,10 @@ impl Gateway {
 
     pub(crate) fn pipeline(&self) -> &Arc<Pipeline> {
         &self.0.pipeline
+    }
+
+    pub(crate) fn retries(&self) -> &Retries {
+        &self.0.retries
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -142,13 +149,14 @@ impl Gateway {
         if let Some(session) = &talk.session {
             return session.line(which).await;
         }
-        let binding = talk.caller.principal().binding();
+        let binding = || talk.caller.principal().binding();
         if self.0.modern.get(which).is_some() {
             return match self.era_of(which).await? {
                 Era::Modern => self.modern_line(which).await,
-                _ => self.bridge(binding, which).await,
+                _ => self.bridge(binding(), which).await,
             };
         }
+        let binding = binding();
         let slot = {
             let mut lines = self.0.own_lines.lock().unwrap_or_else(PoisonError::into_inner);
             if lines.len() >= OWN_LINES_MAX && !lines.contains_key(&binding) {

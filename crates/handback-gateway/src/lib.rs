@@ -16,6 +16,7 @@
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `hold`, [`bound`] | results over a client's budget |
 //! | [`reference`] | arguments that name held values |
+//! | [`retry`] | identical calls that are another try |
 //! | `hop` | cursors and task ids of upstreams, as tokens of their caller |
 //! | [`session`] | clients of the older era |
 //! | `bridge` | clients of one era before servers of the other |
@@ -34,6 +35,7 @@ mod lists;
 pub mod note;
 pub mod options;
 pub mod reference;
+pub mod retry;
 pub mod session;
 mod slot;
 pub mod talk;

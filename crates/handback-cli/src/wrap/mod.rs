@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use handback_server::gateway::Options;
+use handback_server::file::Settings;
 use handback_server::gateway::bound::Budget;
 use handback_server::gateway::upstream::Place;
 use handback_server::{ServerConfig, StartError, Upstream, serve_stdio};
@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::serve::{failure, log::Log};
-use crate::{collections, config, rings};
+use crate::{collections, config, config_file, rings};
 
 /// Wraps of one command that run at once at most.
 const AT_ONCE_MAX: usize = 64;
@@ -44,6 +44,11 @@ pub(crate) struct WrapArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
+    /// The configuration, of which [gateway] and [limits] count here [default: HANDBACK_CONFIG, or
+    /// handback.toml in the data directory]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
     /// Write who called what, and how it ended, to the end of this file
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
@@ -61,6 +66,8 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
         Some(folder) => folder.clone(),
         None => config::data_directory()?,
     };
+    let (settings, _) = config_file::find(args.config.as_deref(), Some(&data))?;
+    config_file::check(&settings)?;
     let folder = data.join("wrap").join(folder_name(&args.command));
     // Standard output is the protocol's.
     let _log = Log::start();
@@ -70,7 +77,7 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
         .map_err(|error| Failure::new(error).about("cannot start a runtime".to_owned()))?;
     for number in 0..AT_ONCE_MAX {
         let ring = rings::find_or_make_in(&args.ring, Some(&data), output)?.ring;
-        let config = wrapped(args, ring, &folder.join(number.to_string()));
+        let config = wrapped(args, &settings, ring, &folder.join(number.to_string()))?;
         let served = runtime.block_on(serve_stdio(config, collections::own_uid()));
         match served {
             // Another one of the same command has this folder.
@@ -85,7 +92,12 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
     Err(Failure::usage(format!("{AT_ONCE_MAX} of this command run already")))
 }
 
-fn wrapped(args: &WrapArgs, ring: KeyRing, folder: &Path) -> ServerConfig {
+fn wrapped(
+    args: &WrapArgs,
+    settings: &Settings,
+    ring: KeyRing,
+    folder: &Path,
+) -> Result<ServerConfig, Failure> {
     let mut words = args.command.iter().cloned();
     let program = words.next().unwrap_or_default();
     let name = args.name.clone().unwrap_or_else(|| {
@@ -93,22 +105,22 @@ fn wrapped(args: &WrapArgs, ring: KeyRing, folder: &Path) -> ServerConfig {
         stem.filter(|stem| stem != "handback").unwrap_or_else(|| "server".to_owned())
     });
     let place = Place::Command { program, args: words.collect(), env: Vec::new() };
-    let mut options = Options::default();
-    if let Some(budget) = args.budget {
-        options.budget = budget;
-    }
+    let mut options = settings.gateway_options()?;
+    options.budget = args.budget.unwrap_or(options.budget);
     let mut config = ServerConfig::new(ring, folder.to_path_buf())
         .signing(false)
+        .limits(settings.limits())
+        .tokens(settings.tokens())
         .upstream(Upstream { name, place })
         .gateway(options);
-    if let Some(file) = &args.audit {
+    if let Some(file) = args.audit.as_ref().or(settings.audit.as_ref()) {
         config = config.audit(file.clone());
     }
     #[cfg(debug_assertions)]
     {
         config = config::faults(config);
     }
-    config
+    Ok(config)
 }
 
 /// The same for the same command, wherever it is started.

@@ -115,3 +115,25 @@ fn a_server_that_dies_in_a_call_leaves_no_doubt_unsaid() {
         assert_eq!(text(&next), "appended");
     }
 }
+
+#[test]
+fn where_it_is_configured_an_identical_call_is_another_try() {
+    let world = World::new();
+    world
+        .sandbox
+        .write("handback.toml", "[[gateway.tools]]\ntools = \"append\"\nretry = \"identical\"\n");
+    let config = world.sandbox.path("handback.toml");
+    let flags = ["--config", config.to_str().unwrap()];
+    let mut client = world.client_with(Era::Older, &flags, json!({}));
+    let call = append(None, &json!({"delay_ms": 1500}));
+    let id = client.send("tools/call", call.clone());
+    world.until_effect("append");
+    let params = json!({"requestId": id});
+    client.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
+    let again = ask(&mut client, &call);
+    assert_eq!(text(&again), "appended");
+    assert_eq!(world.effects("append").len(), 1, "the answer was not delivered");
+    let another = ask(&mut client, &call);
+    assert!(another["_meta"]["dev.handback/replayed"].is_null(), "{another}");
+    assert_eq!(world.effects("append").len(), 2, "the answer was delivered");
+}
