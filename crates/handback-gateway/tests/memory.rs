@@ -10,7 +10,7 @@ use handback_page::json::ByteSource as _;
 use tokio::sync::mpsc;
 
 /// Bytes of an answer.
-const LARGE: u64 = 300 << 20;
+const LARGE: u64 = 128 << 20;
 
 /// Bytes that the process may grow by meanwhile: those that an answer may have in memory, and a few
 /// buffers, threads and the like.
@@ -27,7 +27,12 @@ fn spec(place: Place) -> Spec {
     }
 }
 
-/// The most memory that this process ever had.
+/// Forgets how much memory this process ever had.
+fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").expect("a process may forget its peak");
+}
+
+/// The most memory that this process had since.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("a process has a status");
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("it has a peak");
@@ -68,6 +73,7 @@ async fn check(name: &str, place: Place, quotes: u64) {
         subscription: None,
         time_limit: None,
     };
+    forget_peak();
     let before = peak();
     let answer = line.ask(ask).await.expect("an answer");
     let growth = peak() - before;
