@@ -160,7 +160,7 @@ impl Router {
             let mut request = request;
             request.extensions_mut().insert(caller.clone());
             if let Some(gateway) = &self.tools.gateway_front {
-                return gateway.handle(request, &caller).await.map(ReplyBody::Unsync);
+                return Box::pin(gateway.handle(request, &caller)).await.map(ReplyBody::Unsync);
             }
             let reply = self.tools.mcp.handle(request, &principal).await;
             return reply.map(ReplyBody::Boxed);

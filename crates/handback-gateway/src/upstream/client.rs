@@ -38,8 +38,15 @@ pub(super) enum Client {
 }
 
 impl Client {
-    /// One for this address.
+    /// One for this address. Over TLS, who is believed are the certificate authorities of this machine.
     pub(super) fn new(uri: &Uri) -> Result<Self, LineError> {
+        Self::believing(uri, trusted)
+    }
+
+    fn believing(
+        uri: &Uri,
+        trusted: impl FnOnce() -> Result<Arc<ClientConfig>, LineError>,
+    ) -> Result<Self, LineError> {
         let unusable = |why: &str| Err(LineError::Unreachable(why.to_owned()));
         if uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
             return unusable("its address has no host, or has more than one");
@@ -84,8 +91,7 @@ impl Client {
     }
 }
 
-/// The settings of TLS: who is believed are the certificate authorities of this machine. They are
-/// read once.
+/// The settings of TLS, with the certificate authorities of this machine. They are read once.
 fn trusted() -> Result<Arc<ClientConfig>, LineError> {
     static TRUSTED: Mutex<Option<Arc<ClientConfig>>> = Mutex::new(None);
     let mut trusted = TRUSTED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,4 +119,66 @@ fn chain(why: &(dyn Error + 'static)) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::RootCertStore;
+    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server over TLS with a certificate of its own making, and settings that trust it.
+    async fn server() -> (Uri, Arc<ClientConfig>) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+        let provider = Arc::new(crypto::aws_lc_rs::default_provider());
+        let settings = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let trusting = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(settings));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+                let _ = stream.read(&mut [0; 1024]).await;
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+            }
+        });
+        let uri = format!("https://localhost:{}/", address.port()).parse().unwrap();
+        (uri, Arc::new(trusting))
+    }
+
+    fn request(uri: &Uri) -> Request<Full<Bytes>> {
+        Request::get(uri).body(Full::default()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn tls_reaches_whom_it_trusts_and_nobody_else() {
+        let (uri, trusting) = server().await;
+        let client = Client::believing(&uri, || Ok(trusting)).unwrap();
+        assert_eq!(client.send(request(&uri)).await.unwrap().status(), 204);
+        let nobody =
+            ClientConfig::builder_with_provider(crypto::aws_lc_rs::default_provider().into())
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(RootCertStore::empty())
+                .with_no_client_auth();
+        let client = Client::believing(&uri, || Ok(Arc::new(nobody))).unwrap();
+        let why = client.send(request(&uri)).await.unwrap_err();
+        assert!(matches!(why, LineError::Unreachable(_)), "{why:?}");
+    }
 }

@@ -60,10 +60,7 @@ impl Ears {
                 None
             }
             Said::Request { id, method, params } => self.request(id, method, params),
-            Said::Notification { method, params } => {
-                self.notification(method, params);
-                None
-            }
+            Said::Notification { method, params } => self.notification(method, params),
         }
     }
 
@@ -114,7 +111,7 @@ impl Ears {
         }
     }
 
-    fn notification(&self, method: String, params: Option<Bytes>) {
+    fn notification(&self, method: String, params: Option<Bytes>) -> Option<Vec<u8>> {
         let number = params.as_ref().and_then(|params| match method.as_str() {
             PROGRESS => meta::token(params),
             CANCELLED if self.era == Era::Modern => meta::member(params, "requestId"),
@@ -126,24 +123,21 @@ impl Ears {
             if sent.is_err() {
                 self.faults.note(Fault::Dropped);
             }
-            return;
+            return None;
         };
         if self.is_taken_back(&method, params.as_ref(), number, &route) {
             self.pending.end(number, Err(LineError::Lost));
-            return;
+            return None;
         }
         let params = params.map(|params| as_known(&method, params, &route));
-        let sent = route
-            .heard
-            .as_ref()
-            .map(|sender| sender.try_send(Heard::Notification { method, params }));
-        if let Some(Err(_)) = sent {
-            self.faults.note(Fault::Dropped);
-            if route.listens {
-                // Whoever listens believes to hear everything.
-                self.pending.end(number, Err(LineError::Lost));
-            }
+        let sender = route.heard.as_ref()?;
+        if sender.try_send(Heard::Notification { method, params }).is_ok() {
+            return None;
         }
+        self.faults.note(Fault::Dropped);
+        // Whoever listens believes to hear everything.
+        let is_over = route.listens && self.pending.end(number, Err(LineError::Lost));
+        is_over.then(|| frame::cancelled(number))
     }
 
     /// Whether a server of the newer era ends a subscription by this.

@@ -8,6 +8,7 @@ use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::HeaderValue;
+use tokio::time::timeout;
 
 use super::LineError;
 use super::spool::{Gather, Limits, Whole};
@@ -89,26 +90,16 @@ impl Events {
         }
     }
 
-    /// Nothing more is wanted of it: the connection may be used again.
+    /// Nothing more is wanted of it. The rest is read in the background: the answer does not wait for
+    /// it, and before the next question comes the connection is free.
     pub(super) fn leave(self) {
         let mut body = self.body;
-        // Most of the time the end is there already.
-        if body.is_end_stream() || matches!(body.frame().now_or_never(), Some(None | Some(Err(_))))
-        {
+        if body.is_end_stream() || rest(&mut body).now_or_never().is_some() {
             return;
         }
         tokio::spawn(async move {
-            let rest = async {
-                let mut read = 0;
-                while let Some(Ok(frame)) = body.frame().await {
-                    read += frame.data_ref().map_or(0, Bytes::len);
-                    if read > REST_BYTES_MAX {
-                        break;
-                    }
-                }
-            };
             // If it goes on for longer, the connection is closed.
-            let _ = tokio::time::timeout(REST_TIME, rest).await;
+            let _ = timeout(REST_TIME, rest(&mut body)).await;
         });
     }
 
@@ -122,5 +113,16 @@ impl Events {
         let is_empty = self.gather.length() == 0;
         let whole = self.gather.finish().await?;
         Ok((is_message && !is_empty).then_some(whole))
+    }
+}
+
+/// Reads what is left of a body, if that is little.
+async fn rest(body: &mut Incoming) {
+    let mut read = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        read += frame.data_ref().map_or(0, Bytes::len);
+        if read > REST_BYTES_MAX {
+            return;
+        }
     }
 }

@@ -42,10 +42,10 @@ pub(super) fn configured(headers: &[(String, String)]) -> Result<HeaderMap, Line
 pub(super) fn value(text: &str) -> HeaderValue {
     let bytes = text.as_bytes();
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    let is_plain = bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
-        && !is_blank(bytes.first())
-        && !is_blank(bytes.last())
-        && !(text.starts_with(ENCODED.0) && text.ends_with(ENCODED.1));
+    let has_blank_end = is_blank(bytes.first()) || is_blank(bytes.last());
+    let looks_encoded = text.starts_with(ENCODED.0) && text.ends_with(ENCODED.1);
+    let is_printable = bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    let is_plain = is_printable && !has_blank_end && !looks_encoded;
     let encoded = || format!("{}{}{}", ENCODED.0, BASE64_STANDARD.encode(text), ENCODED.1);
     let value = match is_plain {
         true => HeaderValue::from_str(text),

@@ -40,7 +40,8 @@ pub struct Ask {
     /// is not here and demanded.
     pub headers: Vec<(String, String)>,
     /// Where what comes before the answer goes. Without it, that is dropped, and requests of the
-    /// upstream are refused.
+    /// upstream are refused. It is to be received while the answer is waited for: on a line that
+    /// others share, what does not fit is dropped, and a subscription ends.
     pub heard: Option<mpsc::Sender<Heard>>,
     /// For `subscriptions/listen`: the JSON that stands for the id of the subscription in what is
     /// heard of it and in its answer. Without it, that is a number of the line's own.

@@ -111,7 +111,7 @@ impl Pending {
     /// Ends a question. Says whether somebody waited for it.
     pub(super) fn end(&self, number: u64, outcome: Outcome) -> bool {
         let mut table = self.table();
-        if !table.waiting.get(&number).is_some_and(|waiting| waiting.answer.is_some()) {
+        if table.waiting.get(&number).is_none_or(|waiting| waiting.answer.is_none()) {
             return false;
         }
         let waiting = table.waiting.remove(&number);

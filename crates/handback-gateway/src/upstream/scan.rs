@@ -477,11 +477,12 @@ mod tests {
         let scanned = scan(chunks);
         let envelope = scanned.as_ref().map_err(|_| ()).and_then(|e| {
             let message = e.message().map_err(|_| ())?;
-            let place = e.result().or(e.error());
+            let place = e.result().or_else(|| e.error());
             let text = place.filter(|_| !matches!(message, Message::Request { .. }));
             let text = text.map(|range| {
-                let (start, end) = (range.start as usize, range.end as usize);
-                String::from_utf8(bytes[start..end].to_vec()).unwrap()
+                let place = |at: u64| usize::try_from(at).unwrap();
+                let text = bytes[place(range.start)..place(range.end)].to_vec();
+                String::from_utf8(text).unwrap()
             });
             Ok((told(&message).0, text))
         });

@@ -70,7 +70,7 @@ enum Parts {
     /// All of it arrived at once, so far.
     One(Bytes),
     Many(BytesMut),
-    Large(Large),
+    Large(Box<Large>),
 }
 
 impl Gather {
@@ -155,9 +155,9 @@ impl Gather {
     #[cold]
     async fn push_large(&mut self, part: Bytes) -> Result<(), LineError> {
         let mut large = match std::mem::replace(&mut self.parts, Parts::None) {
-            Parts::None => Large::begin(&self.limits, Bytes::new()).await,
-            Parts::One(first) => Large::begin(&self.limits, first).await,
-            Parts::Many(first) => Large::begin(&self.limits, first.freeze()).await,
+            Parts::None => Box::new(Large::begin(&self.limits, Bytes::new()).await),
+            Parts::One(first) => Box::new(Large::begin(&self.limits, first).await),
+            Parts::Many(first) => Box::new(Large::begin(&self.limits, first.freeze()).await),
             Parts::Large(large) => large,
         };
         large.put(part).await;
@@ -316,7 +316,8 @@ mod tests {
         let whole = gather.finish().await.unwrap();
         let Whole::File(_, envelope) = &whole else { panic!("in a file") };
         let range = envelope.result().unwrap();
-        let result = &all[range.start as usize..range.end as usize];
+        let place = |at: u64| usize::try_from(at).unwrap();
+        let result = &all[place(range.start)..place(range.end)];
         assert!(result.starts_with("[\"xxx") && result.ends_with(",1.50]"));
         assert_eq!(bytes(whole), all.as_bytes());
         // And the next one is a small one again.

@@ -307,7 +307,7 @@ mod tests {
                 Some(at) => (line[..at].to_vec(), line[at + 1..].to_vec()),
                 None => (line, Vec::new()),
             };
-            let value = value.strip_prefix(b" ").map_or(value.clone(), <[u8]>::to_vec);
+            let value = value.strip_prefix(b" ").unwrap_or(&value).to_vec();
             match name.as_slice() {
                 b"data" => match &mut data {
                     Some(data) => {

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use handback_mcp::Era;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufWriter};
 use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::ears::Ears;
@@ -32,6 +33,9 @@ const READ_BYTES_MIN: usize = 8 << 10;
 
 /// How many times as long as an answer may be a line is read on, so that what is behind it can be heard.
 const PATIENCE: u64 = 2;
+
+/// How long the output of a program is read that has ended: another one may hold it open.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How many messages are written at once.
 const WRITTEN_AT_ONCE: usize = 64;
@@ -59,25 +63,18 @@ impl Stdio {
         let queue = Queue { sender, bytes: Arc::default() };
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(child::mutter(spec.name.clone(), started.stderr));
-        tokio::spawn(write(started.stdin, receiver, Arc::clone(&queue.bytes)));
+        let queued = (receiver, Arc::clone(&queue.bytes));
+        tokio::spawn(write(started.stdin, queued, closing.clone()));
         let reader = Reader {
             ears: Arc::clone(&ears),
             replies: queue.downgrade(),
             limits: Limits::of(spec),
         };
         let watched = child::watch(spec.name.clone(), started.child, closing.clone());
-        let (stdout, ending) = (started.stdout, (closing.clone(), closed.clone()));
+        let (closing_too, closed_too) = (closing.clone(), closed.clone());
         tokio::spawn(async move {
-            let (closing, closed) = ending;
-            tokio::join!(
-                async {
-                    reader.run(stdout, &closing).await;
-                    reader.ears.pending.close();
-                    closing.cancel();
-                },
-                watched
-            );
-            closed.cancel();
+            reader.run(started.stdout, watched, closing_too).await;
+            closed_too.cancel();
         });
         Ok(Self { ears, queue, closing, closed })
     }
@@ -96,18 +93,13 @@ impl Stdio {
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
         let queue = Queue { sender, bytes: Arc::default() };
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
-        let writing = write(output, receiver, Arc::clone(&queue.bytes));
+        let writing = write(output, (receiver, Arc::clone(&queue.bytes)), closing.clone());
         let (ears_of, replies) = (Arc::clone(&ears), queue.downgrade());
         let reader = Reader { ears: ears_of, replies, limits: Limits::in_process() };
         let ending = (closing.clone(), closed.clone());
         tokio::spawn(async move {
             let (closing, closed) = ending;
-            tokio::select! {
-                () = reader.run(input, &closing) => {}
-                () = writing => {}
-            }
-            reader.ears.pending.close();
-            closing.cancel();
+            reader.run(input, writing, closing).await;
             closed.cancel();
         });
         Self { ears, queue, closing, closed }
@@ -159,7 +151,7 @@ impl Stdio {
             return Err(why);
         }
         let _under_way = UnderWay { line: self, number };
-        match tokio::time::timeout(limit, answer).await {
+        match timeout(limit, answer).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(LineError::Lost),
             Err(_) => Err(LineError::TimedOut),
@@ -247,15 +239,23 @@ impl Replies {
     }
 }
 
-/// Writes what waits, until nobody can say anything any more; then the input ends.
+/// Writes what waits, until nothing does and nobody can say anything any more; then the input ends.
 async fn write(
     stdin: impl AsyncWrite + Unpin,
-    mut queue: mpsc::Receiver<Bytes>,
-    bytes: Arc<AtomicUsize>,
+    (mut queue, bytes): (mpsc::Receiver<Bytes>, Arc<AtomicUsize>),
+    closing: CancellationToken,
 ) {
     let mut stdin = BufWriter::with_capacity(READ_BYTES, stdin);
     let mut batch = Vec::new();
-    while queue.recv_many(&mut batch, WRITTEN_AT_ONCE).await > 0 {
+    loop {
+        let taken = tokio::select! {
+            biased;
+            taken = queue.recv_many(&mut batch, WRITTEN_AT_ONCE) => taken,
+            () = closing.cancelled() => 0,
+        };
+        if taken == 0 {
+            return;
+        }
         for message in batch.drain(..) {
             let written = stdin.write_all(&message).await;
             bytes.fetch_sub(message.len(), Ordering::Relaxed);
@@ -280,17 +280,51 @@ struct Reader {
 struct Broken;
 
 impl Reader {
-    /// Reads until the program says nothing more, or nothing sensible.
-    async fn run(&self, stdout: impl AsyncRead + Unpin, closing: &CancellationToken) {
-        tokio::select! {
-            () = closing.cancelled() => {}
-            read = self.read(stdout) => if let Err(Broken) = read {
-                tracing::warn!(upstream = %self.ears.name(), "it does not speak the protocol");
+    /// Reads until the program has ended, or says nothing sensible and was ended.
+    async fn run(
+        &self,
+        mut stdout: impl AsyncRead + Unpin,
+        watched: impl Future<Output = ()>,
+        closing: CancellationToken,
+    ) {
+        let gone = CancellationToken::new();
+        let reading = async {
+            tokio::select! {
+                () = closing.cancelled() => {}
+                read = self.read(&mut stdout) => if let Err(Broken) = read {
+                    tracing::warn!(upstream = %self.ears.name(), "it does not speak the protocol");
+                }
             }
-        }
+            self.close(&closing);
+            // A program that cannot write does not come to its end.
+            let mut rest = vec![0; READ_BYTES_MIN];
+            while let Ok(1..) = stdout.read(&mut rest).await {}
+        };
+        let until_gone = async {
+            gone.cancelled().await;
+            sleep(LAST_WORDS).await;
+        };
+        tokio::join!(
+            async {
+                tokio::select! {
+                    () = reading => {}
+                    () = until_gone => self.close(&closing),
+                }
+            },
+            async {
+                watched.await;
+                gone.cancel();
+            }
+        );
     }
 
-    async fn read(&self, mut stdout: impl AsyncRead + Unpin) -> Result<(), Broken> {
+    /// Nothing more is asked and answered.
+    fn close(&self, closing: &CancellationToken) {
+        self.ears.pending.close();
+        closing.cancel();
+    }
+
+    async fn read(&self, stdout: &mut (impl AsyncRead + Unpin)) -> Result<(), Broken> {
         let mut buffer = BytesMut::with_capacity(READ_BYTES);
         let mut large = LargeLine::new(&self.limits);
         // How much of the buffer has no end of a line in it.

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use handback_gateway::upstream::{Answer, Ask, Heard, Line, LineError, Opening, Place};
+use handback_gateway::upstream::{Answer, Ask, Heard, LineError, Opening, Place};
 use handback_mcp::Era;
 use serde_json::json;
 
-use crate::world::{World, ask, ask_heard, legacy, notification, peer, result, spec};
+use crate::world::{
+    LONG, PEER, World, ask, ask_heard, ended, legacy, notification, peer, process, result, spec,
+};
 
 #[tokio::test]
 async fn results_are_the_bytes_of_the_upstream() {
@@ -175,22 +177,36 @@ async fn a_program_that_cannot_be_started_was_not_reached() {
 }
 
 #[tokio::test]
-async fn with_the_line_the_program_ends() {
+async fn with_the_program_the_line_ends() {
     let world = World::open(&peer(), Opening::Modern).await.unwrap();
-    let closed = {
-        let line: Line = world.line.clone();
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        let pid = world.ask("pid", json!({})).await.unwrap();
-        tokio::spawn(async move {
-            // A clone that waits keeps the line; a program that ends closes it.
-            line.closed().await;
-            sender.send(()).unwrap();
-        });
-        let pid = rustix::process::Pid::from_raw(pid.as_i64().unwrap() as i32).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        receiver
-    };
-    closed.await.unwrap();
+    let pid = process(&world.ask("pid", json!({})).await.unwrap());
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    tokio::time::timeout(LONG, world.line.closed()).await.unwrap();
     let why = world.ask("pid", json!({})).await.unwrap_err();
     assert!(why.nothing_happened(), "{why:?}");
+}
+
+#[tokio::test]
+async fn with_the_line_the_program_ends() {
+    let world = World::open(&peer(), Opening::Modern).await.unwrap();
+    let pid = process(&world.ask("pid", json!({})).await.unwrap());
+    // What is said last is still written, and what is written last is still read.
+    world.line.tell("notifications/last", Some(Bytes::from("{}"))).await.unwrap();
+    drop(world.line.clone());
+    drop(world);
+    ended(pid).await;
+}
+
+#[tokio::test]
+async fn a_program_whose_output_others_hold_open_is_gone() {
+    // The shell ends, and the program that it left behind does not write anything.
+    let script = "sleep 3 & exec python3 -u \"$0\"";
+    let place = Place::Command {
+        program: "sh".to_owned(),
+        args: vec!["-c".to_owned(), script.to_owned(), PEER.to_owned()],
+        env: Vec::new(),
+    };
+    let world = World::open(&spec(place), Opening::Modern).await.unwrap();
+    assert_eq!(world.ask("dies", json!({})).await.unwrap_err(), LineError::Lost);
+    tokio::time::timeout(LONG, world.line.closed()).await.unwrap();
 }

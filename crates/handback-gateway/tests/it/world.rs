@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use handback_gateway::upstream::{Answer, Ask, Heard, Line, LineError, Opening, Place, Raw, Spec};
 use handback_page::json::ByteSource as _;
+use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -23,12 +24,14 @@ pub(crate) fn spec(place: Place) -> Spec {
     }
 }
 
-/// The program in `peers/peer.py`.
+/// A program that does what it is told, and should not.
+pub(crate) const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/peers/peer.py");
+
+/// The upstream that this program is.
 pub(crate) fn peer() -> Spec {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/peers/peer.py");
     spec(Place::Command {
         program: "python3".to_owned(),
-        args: vec!["-u".to_owned(), path.to_owned()],
+        args: vec!["-u".to_owned(), PEER.to_owned()],
         env: Vec::new(),
     })
 }
@@ -101,4 +104,19 @@ pub(crate) fn notification(heard: Option<Heard>) -> (String, Value) {
         }
         other => panic!("a notification: {other:?}"),
     }
+}
+
+/// The process that a program said it is.
+pub(crate) fn process(pid: &Value) -> Pid {
+    Pid::from_raw(i32::try_from(pid.as_i64().unwrap()).unwrap()).unwrap()
+}
+
+/// Waits until a process is gone.
+pub(crate) async fn ended(process: Pid) {
+    let ended = async {
+        while test_kill_process(process).is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, ended).await.unwrap();
 }

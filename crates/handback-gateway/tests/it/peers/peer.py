@@ -135,7 +135,7 @@ def listen(id, params):
     tell("notifications/tools/list_changed", {"_meta": meta})
     if params.get("taken_back"):
         tell("notifications/cancelled", {"requestId": id})
-    else:
+    elif not params.get("open"):
         result(id, json.dumps({"_meta": meta}))
 
 

@@ -1,0 +1,143 @@
+//! Programs that do what they should not.
+
+use std::time::Duration;
+
+use handback_gateway::upstream::{Answer, Ask, Line, LineError, Opening, Raw, Spec};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::world::{LONG, World, ask, bytes, ended, peer, process, result};
+
+async fn closed(line: &Line) {
+    tokio::time::timeout(LONG, line.closed()).await.unwrap();
+}
+
+#[tokio::test]
+async fn nonsense_is_passed_over_but_not_for_ever() {
+    let world = World::open(&peer(), Opening::Modern).await.unwrap();
+    for line in ["{ not json", "", "[]", "17", r#"{"jsonrpc":"1.0"}"#, "\u{7f}"] {
+        world.ask("malformed", json!({"times": 60, "line": line})).await.unwrap();
+    }
+    let why = world.ask("malformed", json!({"times": 100})).await.unwrap_err();
+    assert_eq!(why, LineError::Lost);
+    closed(&world.line).await;
+    assert!(world.ask("pid", json!({})).await.unwrap_err().nothing_happened());
+}
+
+#[tokio::test]
+async fn answers_that_nobody_waits_for_are_dropped() {
+    let world = World::open(&peer(), Opening::Modern).await.unwrap();
+    let answer = world.line.ask(ask("twice", json!({}))).await.unwrap();
+    assert_eq!(result(answer), br#"{"first":true}"#);
+    let answer = world.line.ask(ask("text", json!({"text": "7"}))).await.unwrap();
+    assert_eq!(result(answer), b"7");
+}
+
+#[tokio::test]
+async fn a_program_that_dies_loses_what_is_under_way() {
+    let world = World::open(&peer(), Opening::Modern).await.unwrap();
+    let (held, died) = tokio::join!(world.ask("held", json!({})), world.ask("dies", json!({})));
+    assert_eq!(held.unwrap_err(), LineError::Lost);
+    let why = died.unwrap_err();
+    assert_eq!(why, LineError::Lost);
+    assert!(!why.nothing_happened());
+    closed(&world.line).await;
+}
+
+#[tokio::test]
+async fn an_endless_line_ends_the_line() {
+    let spec = Spec { memory_bytes_max: 1 << 20, answer_bytes_max: 4 << 20, ..peer() };
+    let world = World::open(&spec, Opening::Modern).await.unwrap();
+    assert_eq!(world.ask("endless", json!({})).await.unwrap_err(), LineError::TooLarge);
+    closed(&world.line).await;
+}
+
+#[tokio::test]
+async fn large_answers_are_in_files() {
+    let world = World::open(&peer(), Opening::Modern).await.unwrap();
+    for (size, id_last) in [(100 << 20, false), (5 << 20, true)] {
+        let params = json!({"bytes": size, "id_last": id_last});
+        let answer = world.line.ask(ask("large", params)).await.unwrap();
+        let Answer::Result(raw) = answer else { panic!("a result") };
+        assert!(matches!(raw, Raw::File { .. }));
+        let bytes = bytes(&raw);
+        assert!(bytes.len() > size - 2048 && bytes.len() <= size);
+        let rows: Vec<&str> = serde_json::from_slice(&bytes).unwrap();
+        assert!(rows.iter().all(|row| row.len() == 1021 && row.bytes().all(|byte| byte == b'y')));
+        // And the line goes on.
+        world.ask("pid", json!({})).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_is_not_the_end_of_the_others() {
+    let spec = Spec { memory_bytes_max: 1 << 16, answer_bytes_max: 4 << 20, ..peer() };
+    let world = World::open(&spec, Opening::Modern).await.unwrap();
+    for id_last in [false, true] {
+        let params = json!({"bytes": 6 << 20, "id_last": id_last});
+        let (large, other) = tokio::join!(world.ask("large", params), world.ask("pid", json!({})));
+        assert_eq!(large.unwrap_err(), LineError::TooLarge, "{id_last}");
+        other.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_set_aside_is_told_of() {
+    let spec = Spec { memory_bytes_max: 1 << 16, spool: "/nonexistent".into(), ..peer() };
+    let world = World::open(&spec, Opening::Modern).await.unwrap();
+    for id_last in [false, true] {
+        let params = json!({"bytes": 1 << 20, "id_last": id_last});
+        let why = world.ask("large", params).await.unwrap_err();
+        assert_eq!(why, LineError::Disk, "{id_last}");
+        world.ask("pid", json!({})).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_read_makes_nobody_wait() {
+    let world = World::open(&peer(), Opening::Modern).await.unwrap();
+    world.ask("deaf", json!({})).await.unwrap();
+    let large = json!({"text": "x".repeat(1 << 20)});
+    let mut asked = Vec::new();
+    let refused = loop {
+        let line = world.line.clone();
+        let question = ask("text", large.clone());
+        let mut answer = Box::pin(async move { line.ask(question).await });
+        match futures_util::poll!(answer.as_mut()) {
+            std::task::Poll::Ready(outcome) => break outcome.unwrap_err(),
+            std::task::Poll::Pending => asked.push(answer),
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(refused, LineError::Busy);
+    assert!(refused.nothing_happened());
+    assert!(asked.len() < 100, "{}", asked.len());
+    let asked = Ask { time_limit: Some(Duration::from_millis(1)), ..ask("text", json!({})) };
+    assert!(world.line.ask(asked).await.is_err());
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_end_is_ended() {
+    let world = World::open(&peer(), Opening::Modern).await.unwrap();
+    let pid = process(&world.ask("stubborn", json!({})).await.unwrap());
+    drop(world);
+    ended(pid).await;
+}
+
+#[tokio::test]
+async fn a_subscriber_that_does_not_listen_is_told_so() {
+    let world = World::open(&peer(), Opening::Modern).await.unwrap();
+    let (sender, mut heard) = mpsc::channel(1);
+    let asked = Ask { heard: Some(sender), ..ask("subscriptions/listen", json!({"open": true})) };
+    assert_eq!(world.line.ask(asked).await.unwrap_err(), LineError::Lost);
+    assert!(heard.recv().await.is_some() && heard.recv().await.is_none());
+    let history = world.ask("history", json!({})).await.unwrap();
+    assert_eq!(history["told"][0]["method"], "notifications/cancelled");
+    assert_eq!(history["told"][0]["params"]["requestId"], 1);
+}
+
+#[tokio::test]
+async fn what_a_program_mutters_is_no_trouble() {
+    let world = World::open(&peer(), Opening::Modern).await.unwrap();
+    world.ask("mutters", json!({"lines": 500})).await.unwrap();
+}

@@ -1,0 +1,396 @@
+//! Lines over HTTP, to the byte, to servers that do what they should not.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use handback_gateway::upstream::{Answer, Ask, Heard, LineError, Opening, Raw, Spec};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::web::{Exchange, Web};
+use crate::world::{World, ask, ask_heard, bytes, legacy, notification, result};
+
+const JSON: &str = "application/json";
+
+/// A line of the newer era to a server.
+async fn open(web: &Web) -> World {
+    World::open(&web.spec(), Opening::Modern).await.unwrap()
+}
+
+/// Asks in the background.
+fn asking(world: &World, asked: Ask) -> JoinHandle<Result<Answer, LineError>> {
+    let line = world.line.clone();
+    tokio::spawn(async move { line.ask(asked).await })
+}
+
+fn message(id: u64, result: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+}
+
+/// A line of the older era.
+async fn begin(web: &mut Web, spec: &Spec) -> World {
+    let opening = World::open(spec, legacy());
+    let serving = async {
+        let first = web.next().await;
+        assert_eq!(first.message["method"], "initialize");
+        assert_eq!(first.header("mcp-session-id"), None);
+        let hello = message(first.id(), r#"{"protocolVersion":"2025-06-18"}"#);
+        let mut first = first;
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {JSON}\r\nmcp-session-id: s-1\r\n\
+             content-length: {}\r\nconnection: close\r\n\r\n{hello}",
+            hello.len()
+        );
+        first.write(head).await;
+        let told = web.next().await;
+        assert_eq!(told.message["method"], "notifications/initialized");
+        assert_eq!(told.header("mcp-session-id"), Some("s-1"));
+        assert_eq!(told.header("mcp-protocol-version"), Some("2025-06-18"));
+        told.answer(202, JSON, "").await;
+    };
+    let (world, ()) = tokio::join!(opening, serving);
+    world.unwrap()
+}
+
+/// The standing stream that a line of the older era asks for.
+async fn standing(web: &mut Web) -> Exchange {
+    let request = web.next().await;
+    assert_eq!(request.method, "GET");
+    assert_eq!(request.header("accept"), Some("text/event-stream"));
+    assert_eq!(request.header("mcp-session-id"), Some("s-1"));
+    request
+}
+
+#[tokio::test]
+async fn requests_have_the_headers_of_the_protocol() {
+    let mut web = Web::start().await;
+    let world = open(&web).await;
+    let mut asked = ask("tools/call", json!({"name": "tool é"}));
+    asked.headers.push(("Mcp-Param-Region".to_owned(), "eu\n".to_owned()));
+    let answer = asking(&world, asked);
+    let request = web.next().await;
+    assert_eq!(request.method, "POST");
+    for (name, value) in [
+        ("content-type", JSON),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "=?base64?dG9vbCDDqQ==?="),
+        ("mcp-param-region", "=?base64?ZXUK?="),
+        ("x-key", "secret"),
+        ("host", &web.address.to_string()),
+    ] {
+        assert_eq!(request.header(name), Some(value), "{name}");
+    }
+    let body = message(request.id(), "{}");
+    request.answer(200, JSON, body).await;
+    answer.await.unwrap().unwrap();
+    let telling = tokio::spawn({
+        let line = world.line.clone();
+        async move { line.tell("notifications/x", None).await }
+    });
+    let request = web.next().await;
+    assert_eq!(request.header("mcp-method"), Some("notifications/x"));
+    request.answer(202, JSON, "").await;
+    telling.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn results_are_the_bytes_of_the_upstream() {
+    let mut web = Web::start().await;
+    let world = open(&web).await;
+    let text = r#"{ "b" : 1.50,"a":[ 1e2 , 2 ],"é":"\u00e9\/" }"#;
+    for way in 0..4 {
+        let answer = asking(&world, ask("tools/call", json!({})));
+        let mut request = web.next().await;
+        let all = message(request.id(), text);
+        match way {
+            0 => request.answer(200, "application/json; charset=utf-8", all).await,
+            1 => {
+                request.events().await;
+                request.write(format!("data: {all}\n\n")).await;
+            }
+            2 => {
+                request.events().await;
+                let prime = "\u{feff}: hi\r\n\r\nid: 1\r\nretry: 5\r\ndata:\r\n\r\n";
+                let ping = "event: ping\rdata: {}\r\rdata: not json\n\n";
+                request.write_slowly(format!("{prime}{ping}event: message\r\ndata: {all}")).await;
+                // The end of the stream is the end of the message.
+                drop(request);
+            }
+            _ => {
+                // Chunks, of which one is in the middle of the message.
+                let (one, two) = all.split_at(30);
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                            transfer-encoding: chunked\r\n\r\n";
+                let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+                request.write(format!("{head}{}", chunk(one))).await;
+                request.write(format!("{}0\r\n\r\n", chunk(two))).await;
+            }
+        }
+        let answer = answer.await.unwrap().unwrap();
+        assert_eq!(String::from_utf8(result(answer)).unwrap(), text, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_none() {
+    let mut web = Web::start().await;
+    let world = open(&web).await;
+    let protocol = |why: &LineError| matches!(why, LineError::Protocol(_));
+    type Expected = fn(&LineError) -> bool;
+    let lost: Expected = |why| *why == LineError::Lost;
+    let cases: [(u16, &str, &str, Expected); 12] = [
+        (200, JSON, "{", protocol),
+        (200, JSON, "", protocol),
+        (200, JSON, r#"{"jsonrpc":"2.0","id":4711,"result":{}}"#, protocol),
+        (200, JSON, r#"{"jsonrpc":"2.0","method":"x"}"#, protocol),
+        (200, "text/html", "<p>", protocol),
+        (202, JSON, "", protocol),
+        (302, JSON, "", protocol),
+        (401, JSON, r#"{"jsonrpc":"2.0","id":null,"error":{}}"#, |why| {
+            *why == LineError::Refused(401) && why.nothing_happened()
+        }),
+        (404, "text/plain", "?", |why| *why == LineError::Refused(404)),
+        (429, JSON, "", |why| *why == LineError::Busy),
+        (500, "text/plain", "?", lost),
+        (200, "text/event-stream", "data: x\n\n", lost),
+    ];
+    for (status, kind, body, expected) in cases {
+        let answer = asking(&world, ask("x", json!({})));
+        web.next().await.answer(status, kind, body).await;
+        let why = answer.await.unwrap().unwrap_err();
+        assert!(expected(&why), "{status} {kind} {body}: {why:?}");
+    }
+    // An error is an answer, even if it does not know to what.
+    for (status, id) in [(400, "null"), (500, "null"), (200, "null")] {
+        let answer = asking(&world, ask("x", json!({})));
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code": 7}}}}"#);
+        web.next().await.answer(status, JSON, body).await;
+        let Answer::Error(error) = answer.await.unwrap().unwrap() else { panic!("an error") };
+        assert_eq!(error, r#"{"code": 7}"#);
+    }
+    for status in [400, 404, 405] {
+        let answer = asking(&world, ask("server/discover", json!({})));
+        web.next().await.answer(status, "text/plain", "?").await;
+        assert_eq!(answer.await.unwrap().unwrap_err(), LineError::Era);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_may_have_been_asked() {
+    let mut web = Web::start().await;
+    let world = open(&web).await;
+    for sent in
+        ["", "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"]
+    {
+        let answer = asking(&world, ask("x", json!({})));
+        let mut request = web.next().await;
+        request.write(sent).await;
+        drop(request);
+        let why = answer.await.unwrap().unwrap_err();
+        assert_eq!(why, LineError::Lost);
+        assert!(!why.nothing_happened());
+    }
+}
+
+#[tokio::test]
+async fn too_much_nonsense_closes_the_line() {
+    let mut web = Web::start().await;
+    let world = open(&web).await;
+    let answer = asking(&world, ask("x", json!({})));
+    let mut request = web.next().await;
+    request.events().await;
+    request.write("data: nonsense\n\n".repeat(100)).await;
+    assert!(matches!(answer.await.unwrap(), Err(LineError::Protocol(_))));
+    world.line.closed().await;
+    assert!(world.ask("x", json!({})).await.unwrap_err().nothing_happened());
+}
+
+#[tokio::test]
+async fn what_takes_too_long_is_given_up() {
+    let mut web = Web::start().await;
+    let world = open(&web).await;
+    let asked = Ask { time_limit: Some(Duration::from_millis(50)), ..ask("x", json!({})) };
+    let answer = asking(&world, asked);
+    let request = web.next().await;
+    assert_eq!(answer.await.unwrap().unwrap_err(), LineError::TimedOut);
+    // In the newer era, hanging up is all there is to say.
+    request.hung_up().await;
+}
+
+#[tokio::test]
+async fn large_answers_are_in_files_and_too_large_ones_are_stopped() {
+    let mut web = Web::start().await;
+    let spec = Spec { memory_bytes_max: 10_000, answer_bytes_max: 5 << 20, ..web.spec() };
+    let world = World::open(&spec, Opening::Modern).await.unwrap();
+    let text = format!("[{:?} , 1.50]", "é".repeat(1 << 20));
+    for is_json in [true, false] {
+        let answer = asking(&world, ask("x", json!({})));
+        let mut request = web.next().await;
+        let all = message(request.id(), &text);
+        if is_json {
+            request.answer(200, JSON, all).await;
+        } else {
+            request.events().await;
+            request.write(format!("id: 1\ndata: {all}\n\n")).await;
+        }
+        let Answer::Result(raw) = answer.await.unwrap().unwrap() else { panic!("a result") };
+        assert!(matches!(raw, Raw::File { .. }));
+        assert!(bytes(&raw) == text.as_bytes());
+    }
+    for kind in ["length", "json", "events"] {
+        let answer = asking(&world, ask("x", json!({})));
+        let mut request = web.next().await;
+        let id = request.id();
+        tokio::spawn(async move {
+            let much = "x".repeat(6 << 20);
+            let begun = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":""#);
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type:";
+            match kind {
+                "length" => {
+                    request
+                        .write(format!("{head} {JSON}\r\ncontent-length: 99999999\r\n\r\n"))
+                        .await
+                }
+                "json" => request.write(format!("{head} {JSON}\r\n\r\n{begun}{much}")).await,
+                _ => {
+                    request.events().await;
+                    request.write(format!("data: {begun}{much}")).await;
+                }
+            }
+            request.hung_up().await;
+        });
+        assert_eq!(answer.await.unwrap().unwrap_err(), LineError::TooLarge, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_the_newer_era_knows_no_handshake() {
+    let mut web = Web::start().await;
+    let error = |code: i32| format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code}}}}}"#);
+    for (status, body, expected) in [
+        (400, error(-32000), LineError::Era),
+        (404, error(-32601), LineError::Era),
+        (405, String::new(), LineError::Era),
+        (200, error(-32601), LineError::Era),
+        (200, error(-32022), LineError::Era),
+        (401, String::new(), LineError::Refused(401)),
+    ] {
+        let spec = web.spec();
+        let opening = tokio::spawn(async move { World::open(&spec, legacy()).await.err() });
+        web.next().await.answer(status, JSON, body).await;
+        assert_eq!(opening.await.unwrap(), Some(expected), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn the_standing_stream_comes_back() {
+    let mut web = Web::start().await;
+    let spec = web.spec();
+    let mut world = begin(&mut web, &spec).await;
+    let mut stream = standing(&mut web).await;
+    assert_eq!(stream.header("last-event-id"), None);
+    stream.events().await;
+    let told = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    stream.write(format!("retry: 1\nid: e-7\ndata: {told}\n\n")).await;
+    assert_eq!(notification(Some(world.next().await)).0, "notifications/tools/list_changed");
+    drop(stream);
+    let mut stream = standing(&mut web).await;
+    assert_eq!(stream.header("last-event-id"), Some("e-7"));
+    stream.events().await;
+    // What the server asks there, and a progress whose question is under way elsewhere.
+    stream.write("data: {\"jsonrpc\":\"2.0\",\"id\":\"p\",\"method\":\"ping\"}\n\n").await;
+    let pong = web.next().await;
+    assert_eq!(pong.message, json!({"jsonrpc": "2.0", "id": "p", "result": {}}));
+    pong.answer(202, JSON, "").await;
+    let params = json!({"_meta": {"progressToken": "mine"}});
+    let (asked, mut heard) = ask_heard("tools/call", params);
+    let answer = asking(&world, asked);
+    let request = web.next().await;
+    let token = request.message["params"]["_meta"]["progressToken"].clone();
+    assert_eq!(token, json!(request.id()));
+    let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+        "params": {"progressToken": token, "progress": 1}});
+    stream.write(format!("data: {progress}\n\n")).await;
+    let (_, params) = notification(heard.recv().await);
+    assert_eq!(params, json!({"progressToken": "mine", "progress": 1}));
+    let body = message(request.id(), "{}");
+    request.answer(200, JSON, body).await;
+    answer.await.unwrap().unwrap();
+    drop(world);
+    let end = web.next().await;
+    assert_eq!((end.method.as_str(), end.header("mcp-session-id")), ("DELETE", Some("s-1")));
+}
+
+#[tokio::test]
+async fn a_broken_stream_is_resumed_in_the_older_era() {
+    let mut web = Web::start().await;
+    let spec = web.spec();
+    let world = begin(&mut web, &spec).await;
+    standing(&mut web).await.answer(405, "text/plain", "").await;
+    let (asked, mut heard) = ask_heard("tools/call", json!({}));
+    let answer = asking(&world, asked);
+    let mut request = web.next().await;
+    let id = request.id();
+    request.events().await;
+    request.write("retry: 1\nid: a\ndata:\n\ndata: {\"jsonrpc\":\"2.0\",\"meth").await;
+    drop(request);
+    let mut again = standing(&mut web).await;
+    assert_eq!(again.header("last-event-id"), Some("a"));
+    again.events().await;
+    again.write("id: b\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n").await;
+    drop(again);
+    assert_eq!(notification(heard.recv().await).0, "notifications/x");
+    let mut again = standing(&mut web).await;
+    assert_eq!(again.header("last-event-id"), Some("b"));
+    again.events().await;
+    again.write(format!("data: {}\n\n", message(id, "[1.0]"))).await;
+    assert_eq!(result(answer.await.unwrap().unwrap()), b"[1.0]");
+    // Without an id there is nothing to go back to, and in the newer era nobody does.
+    let answer = asking(&world, ask("tools/call", json!({})));
+    let mut request = web.next().await;
+    request.events().await;
+    drop(request);
+    assert_eq!(answer.await.unwrap().unwrap_err(), LineError::Lost);
+    let modern = open(&web).await;
+    let answer = asking(&modern, ask("tools/call", json!({})));
+    let mut request = web.next().await;
+    request.events().await;
+    request.write("retry: 1\nid: a\ndata:\n\n").await;
+    drop(request);
+    assert_eq!(answer.await.unwrap().unwrap_err(), LineError::Lost);
+}
+
+#[tokio::test]
+async fn the_older_era_cancels_by_saying_so() {
+    let mut web = Web::start().await;
+    let spec = web.spec();
+    let world = begin(&mut web, &spec).await;
+    standing(&mut web).await.answer(405, "text/plain", "").await;
+    let answer = asking(&world, ask("tools/call", json!({})));
+    let request = web.next().await;
+    answer.abort();
+    let told = web.next().await;
+    assert_eq!(told.message["method"], "notifications/cancelled");
+    assert_eq!(told.message["params"]["requestId"], json!(request.id()));
+    told.answer(202, JSON, "").await;
+}
+
+#[tokio::test]
+async fn a_request_of_the_server_is_answered_with_the_session() {
+    let mut web = Web::start().await;
+    let spec = web.spec();
+    let mut world = begin(&mut web, &spec).await;
+    let mut stream = standing(&mut web).await;
+    stream.events().await;
+    stream.write("data: {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"roots/list\"}\n\n").await;
+    let Heard::Request { id, .. } = world.next().await else { panic!("a request") };
+    let line = world.line.clone();
+    let answering = tokio::spawn(async move { line.answer(id, Ok(Bytes::from("{}"))).await });
+    let answer = web.next().await;
+    assert_eq!(answer.message, json!({"jsonrpc": "2.0", "id": 5, "result": {}}));
+    assert_eq!(answer.header("mcp-session-id"), Some("s-1"));
+    answer.answer(202, JSON, "").await;
+    answering.await.unwrap().unwrap();
+}

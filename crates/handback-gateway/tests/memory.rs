@@ -1,0 +1,99 @@
+//! A large answer is never in memory. This has a process to itself, because memory has no owner.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use bytes::Bytes;
+use handback_gateway::upstream::{Answer, Ask, Line, Opening, Place, Raw, Spec};
+use handback_page::json::ByteSource as _;
+use tokio::sync::mpsc;
+
+/// Bytes of an answer.
+const LARGE: u64 = 128 << 20;
+
+/// Bytes that the process may grow by meanwhile: those that an answer may have in memory, and a few
+/// buffers, threads and the like.
+const GROWTH_MAX: u64 = 24 << 20;
+
+fn spec(place: Place) -> Spec {
+    Spec {
+        name: "large".to_owned(),
+        place,
+        time_limit: Duration::from_secs(300),
+        answer_bytes_max: 2 * LARGE,
+        memory_bytes_max: 4 << 20,
+        spool: std::env::temp_dir(),
+    }
+}
+
+/// Forgets how much memory this process ever had.
+fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").expect("a process may forget its peak");
+}
+
+/// The most memory that this process had since.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a process has a status");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("it has a peak");
+    let kilobytes = line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok());
+    1024 * kilobytes.expect("it is a number")
+}
+
+/// A server that answers with one text that does not end soon.
+fn serve(head: &'static str, tail: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it has an address");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("somebody connects");
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request).expect("somebody asks");
+        let mut write = |bytes: &[u8]| stream.write_all(bytes).expect("somebody reads");
+        write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n");
+        write(head.as_bytes());
+        write(br#"{"jsonrpc":"2.0","id":1,"result":""#);
+        let chunk = vec![b'z'; 64 << 10];
+        for _ in 0..LARGE / (64 << 10) {
+            write(&chunk);
+        }
+        write(b"\"}");
+        write(tail.as_bytes());
+    });
+    format!("http://{address}/")
+}
+
+async fn check(name: &str, place: Place, quotes: u64) {
+    let (sender, _spontaneous) = mpsc::channel(1);
+    let line = Line::open(&spec(place), Opening::Modern, sender).await.expect("a line");
+    let ask = Ask {
+        method: "large".to_owned(),
+        params: Some(Bytes::from(format!("{{\"bytes\":{LARGE}}}"))),
+        headers: Vec::new(),
+        heard: None,
+        subscription: None,
+        time_limit: None,
+    };
+    forget_peak();
+    let before = peak();
+    let answer = line.ask(ask).await.expect("an answer");
+    let growth = peak() - before;
+    let Answer::Result(raw @ Raw::File { .. }) = answer else { panic!("a result in a file") };
+    let size = raw.size_bytes();
+    assert!(size > LARGE - 4096 && size <= LARGE + quotes, "{name}: {size}");
+    let ends = [raw.read(0..2), raw.read(size - 2..size)].map(|end| end.expect("it is there"));
+    assert!(ends[0].ends_with(b"\"z") || ends[0].ends_with(b"[\""), "{name}");
+    assert!(growth < GROWTH_MAX, "{name} grew by {} KiB", growth >> 10);
+}
+
+#[tokio::test]
+async fn large_answers_are_never_in_memory() {
+    let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/peers/peer.py").to_owned();
+    let args = vec!["-u".to_owned(), peer];
+    let program = Place::Command { program: "python3".to_owned(), args, env: Vec::new() };
+    check("a program", program, 0).await;
+    let http = |url: String| Place::Http { url, headers: Vec::new() };
+    let json = serve("content-type: application/json\r\n\r\n", "");
+    check("JSON", http(json), 2).await;
+    let events = serve("content-type: text/event-stream\r\n\r\ndata: ", "\n\n");
+    check("events", http(events), 2).await;
+}
