@@ -419,12 +419,7 @@ struct Work {
 
 impl Work {
     async fn run(self, ask: Ask) -> Result<Relayed, Failure> {
-        let answered = match self.gateway.line(&self.talk, self.which).await {
-            Ok(line) => self.gateway.asked(self.talk.clone(), line, ask).await,
-            // It was not even reached.
-            Err(error) => Err(LineError::Unreachable(error.to_string())),
-        };
-        match answered {
+        match self.gateway.asked(&self.talk, self.which, ask).await {
             Ok(Answer::Result(raw)) => self.taken(raw).await,
             Ok(Answer::Error(json)) => Ok(Relayed { json, is_error: true, round: None }),
             Err(LineError::TooLarge) => Err(Failure::TooLarge),

@@ -243,13 +243,25 @@ impl Gateway {
         bridge::welcomed(raw.in_memory()?, initialize)
     }
 
-    /// Asks, whatever the eras of the two are.
+    /// Asks an upstream, whatever the eras of the two are. A line that is found gone, so that nothing
+    /// was asked, is opened once more.
     pub(crate) async fn asked(
         &self,
-        talk: Talk,
-        line: Line,
+        talk: &Talk,
+        which: usize,
         ask: Ask,
     ) -> Result<Answer, LineError> {
+        let line = self.line(talk, which).await?;
+        match self.asked_on(talk.clone(), line.clone(), ask.clone()).await {
+            Err(LineError::Unreachable(_)) if line.is_closed() => {
+                let line = self.line(talk, which).await?;
+                self.asked_on(talk.clone(), line, ask).await
+            }
+            answered => answered,
+        }
+    }
+
+    async fn asked_on(&self, talk: Talk, line: Line, ask: Ask) -> Result<Answer, LineError> {
         if talk.era == line.era() {
             return relayed(talk, line, ask).await;
         }
@@ -320,10 +332,7 @@ impl Gateway {
             time_limit: None,
             subscription: None,
         };
-        let answered = match self.line(talk, which).await {
-            Ok(line) => self.asked(talk.clone(), line, ask).await,
-            Err(error) => Err(error),
-        };
+        let answered = self.asked(talk, which, ask).await;
         answered.unwrap_or_else(|error| words::unanswered(self.name_of(which), &error))
     }
 

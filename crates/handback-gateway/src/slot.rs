@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use handback_identity::Caller;
 use handback_mcp::server::McpServer;
 use tokio::sync::{Mutex, mpsc};
@@ -102,7 +101,7 @@ impl Slot {
 
     fn open_line(&self) -> Option<Line> {
         let line = self.line.read().unwrap_or_else(PoisonError::into_inner).clone()?;
-        line.closed().now_or_never().is_none().then_some(line)
+        (!line.is_closed()).then_some(line)
     }
 
     async fn open(&self) -> Result<Line, LineError> {

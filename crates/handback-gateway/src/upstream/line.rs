@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use handback_identity::Caller;
 use handback_mcp::Era;
 use handback_mcp::server::McpServer;
@@ -28,7 +29,7 @@ pub enum Opening {
 }
 
 /// A question.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "written as a literal")]
 pub struct Ask {
     /// The method.
@@ -276,6 +277,15 @@ impl Line {
     ) -> Result<(), LineError> {
         let with = with.as_ref().map(|json| json.as_ref()).map_err(|json| json.as_ref());
         self.say(None, frame::answer(&id, with)).await
+    }
+
+    /// Whether nothing can be asked on it any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match &self.inner.way {
+            Way::Stdio(stdio) => stdio.is_closing(),
+            Way::Http(http) => http.closed().now_or_never().is_some(),
+        }
     }
 
     /// Resolves when the line is gone for good.

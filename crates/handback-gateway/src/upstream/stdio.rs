@@ -162,6 +162,10 @@ impl Stdio {
         self.queue.put(frame::line(message), 0)
     }
 
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
+    }
+
     pub(super) async fn closed(&self) {
         self.closed.cancelled().await;
     }
