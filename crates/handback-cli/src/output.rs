@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::error::Failure;
 use crate::exit::Exit;
+use crate::text;
 
 /// How answers and errors are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -111,8 +112,10 @@ const RED: &str = "\u{1b}[1;31m";
 const CYAN: &str = "\u{1b}[1;36m";
 const RESET: &str = "\u{1b}[0m";
 
+/// What programs read may still go to a terminal, and the words may be those of a server.
 fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("answers have text keys and plain members")
+    let json = serde_json::to_string(value).expect("answers have text keys and plain members");
+    text::plain_json(&json).into_owned()
 }
 
 fn write(mut out: impl Write, text: &str) -> io::Result<()> {

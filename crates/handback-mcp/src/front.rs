@@ -444,3 +444,22 @@ fn rpc_error(status: StatusCode, code: i32, message: &str) -> Box<Reply> {
     reply.headers_mut().insert(header::CONTENT_TYPE, json);
     Box::new(reply)
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_comes_byte_by_byte_is_given_up() {
+        let bytes = stream::unfold((), |()| async {
+            tokio::time::sleep(bounds::BODY_TIME / 4).await;
+            Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b" "))), ()))
+        });
+        let refused = take(StreamBody::new(bytes)).await.unwrap_err();
+        assert_eq!(refused.status(), StatusCode::REQUEST_TIMEOUT);
+    }
+}

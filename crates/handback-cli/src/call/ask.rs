@@ -62,8 +62,8 @@ fn form(schema: &Value, from: &mut impl BufRead, to: &mut impl Write) -> io::Res
     for field in fields(schema) {
         let Field { name, kind, description, is_required, .. } = &field;
         let optional = if *is_required { "empty declines" } else { "may be empty" };
-        let description = one_line(description);
-        write!(to, "  {} ({kind}, {optional}) {description} ", one_line(name))?;
+        let (shown, description) = (one_line(kind), one_line(description));
+        write!(to, "  {} ({shown}, {optional}) {description} ", one_line(name))?;
         match typed(kind, from, to)? {
             None => return Ok(None),
             Some(Value::Null) if *is_required => return Ok(Some(declined())),

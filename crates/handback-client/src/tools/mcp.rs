@@ -166,6 +166,10 @@ impl McpTools {
         let answer = read_to_end(answer, limits).await?;
         match serde_json::from_slice::<Heard>(&answer.body) {
             Ok(Heard { result: Some(result), id, .. }) => own(id.as_ref(), result),
+            Ok(Heard { error: Some(error), id, .. }) if answer.status.is_success() => {
+                Err(own_error(id.as_ref(), error))
+            }
+            // Whatever stands between may refuse, and does not know the id.
             Ok(Heard { error: Some(error), .. }) => Err(refused(error)),
             // It did not refuse: whether the call was made is not known.
             _ if answer.status.is_success() => {
@@ -180,9 +184,19 @@ impl McpTools {
 fn own(id: Option<&Value>, result: Box<RawValue>) -> Result<Box<RawValue>, ToolsError> {
     match id == Some(&ID.into()) {
         true => Ok(result),
-        false => Err(ToolsError::Misbehaved("the answer is to another request")),
+        false => Err(ANOTHERS),
     }
 }
+
+/// An error, if it can be that of the request: one to a request that was not understood has no id.
+fn own_error(id: Option<&Value>, error: RpcError) -> ToolsError {
+    match id.is_none_or(|id| *id == ID) {
+        true => refused(error),
+        false => ANOTHERS,
+    }
+}
+
+const ANOTHERS: ToolsError = ToolsError::Misbehaved("the answer is to another request");
 
 const NO_RESULT: ToolsError = ToolsError::Misbehaved("this is no result of a tool");
 
@@ -216,7 +230,7 @@ async fn watched(
             .map_err(|_| ToolsError::Misbehaved("an event is no message"))?;
         match heard {
             Heard { result: Some(result), id, .. } => return own(id.as_ref(), result),
-            Heard { error: Some(error), .. } => return Err(refused(error)),
+            Heard { error: Some(error), id, .. } => return Err(own_error(id.as_ref(), error)),
             Heard { method: Some(method), params: Some(params), .. } => {
                 if let Some(event) = told(&method, &params) {
                     limits.tell(event);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use handback_client::Backoff;
-use handback_client::tools::{Arguments, Call, Limits, Tools, ToolsError};
+use handback_client::tools::{Answer, Arguments, Call, Event, Limits, Tools, ToolsError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixListener;
+use tokio::sync::mpsc;
 
 use crate::script::Script;
 
@@ -41,12 +42,22 @@ async fn answer(script: &Script, text: &str, endless: Option<&str>) {
 }
 
 /// What a call comes to at a server that answers so.
-async fn called(path: &str, text: &str, endless: Option<&str>) -> ToolsError {
+async fn answered(path: &str, text: &str, endless: Option<&str>) -> Result<Answer, ToolsError> {
     let script = Script::start().await;
     let tools = tools(&format!("{}{path}", script.url));
     let call = call();
-    let (error, ()) = tokio::join!(tools.call(&call), answer(&script, text, endless));
-    error.unwrap_err()
+    let (answered, ()) = tokio::join!(tools.call(&call), answer(&script, text, endless));
+    answered
+}
+
+/// Why a call has no answer there.
+async fn called(path: &str, text: &str, endless: Option<&str>) -> ToolsError {
+    answered(path, text, endless).await.unwrap_err()
+}
+
+/// An answer with a body that is said to be JSON.
+fn short(body: &str) -> String {
+    format!("{JSON}content-length: {}\r\n\r\n{body}", body.len())
 }
 
 #[tokio::test]
@@ -64,7 +75,6 @@ async fn an_answer_without_end_is_cut_off() {
 
 #[tokio::test]
 async fn what_is_no_answer_is_not_taken_for_one() {
-    let short = |body: &str| format!("{JSON}content-length: {}\r\n\r\n{body}", body.len());
     for (path, text) in [
         ("", short("{}")),
         ("", short("[1]")),
@@ -80,6 +90,103 @@ async fn what_is_no_answer_is_not_taken_for_one() {
     for path in ["", "/mcp"] {
         let error = called(path, &format!("{EVENTS}: hello\n\n"), None).await;
         assert!(matches!(error, ToolsError::Lost(_)), "{path}: {error}");
+    }
+}
+
+/// The result of a tool, and the error of a request.
+const RESULT: &str = r#""result":{"content":[{"type":"text","text":"x"}]}"#;
+const ERROR: &str = r#""error":{"code":-32602,"message":"x","data":{"reason":"not_found"}}"#;
+
+#[tokio::test]
+async fn an_answer_to_another_request_is_not_taken() {
+    let ways = [short as fn(&str) -> String, |message| format!("{EVENTS}data: {message}\n\n")];
+    let message = |id: &str, what: &str| format!(r#"{{"jsonrpc":"2.0",{id}{what}}}"#);
+    for way in ways {
+        let ids = [r#""id":2,"#, r#""id":"1","#, r#""id":[1],"#];
+        let others = ids.iter().flat_map(|id| [message(id, RESULT), message(id, ERROR)]);
+        // An error may have none, where nobody could read it.
+        for other in others.chain([message("", RESULT), message(r#""id":null,"#, RESULT)]) {
+            let error = called("/mcp", &way(&other), None).await;
+            let is_another = error.to_string().contains("another request");
+            assert!(matches!(error, ToolsError::Misbehaved(_)) && is_another, "{other}: {error}");
+        }
+        let own = answered("/mcp", &way(&message(r#""id":1,"#, RESULT)), None).await;
+        assert!(matches!(own, Ok(Answer::Given(_))), "{own:?}");
+        for id in [r#""id":1,"#, r#""id":null,"#, ""] {
+            let error = called("/mcp", &way(&message(id, ERROR)), None).await;
+            assert!(matches!(&error, ToolsError::Refused(refused) if refused.code == "not_found"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_stands_before_a_server_refuses_for_it() {
+    let body = r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}"#;
+    let head = "HTTP/1.1 400 x\r\ncontent-type: application/json\r\n";
+    let text = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    let error = called("/mcp", &text, None).await;
+    assert!(matches!(&error, ToolsError::Refused(refused) if refused.message == "no"), "{error}");
+}
+
+/// Answers that say that all is well, and nothing else.
+fn no_messages() -> Vec<String> {
+    let page = "<html>welcome</html>";
+    let html = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n{page}",
+        page.len()
+    );
+    let empty = "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n".to_owned();
+    let bodies = ["", "{}", "[]", "null", "{\"jsonrpc\":", r#"{"jsonrpc":"2.0","id":1}"#, "\u{1}"];
+    bodies.into_iter().map(short).chain([html, empty]).collect()
+}
+
+#[tokio::test]
+async fn after_a_success_that_is_no_message_nobody_knows() {
+    for text in no_messages() {
+        let error = called("/mcp", &text, None).await;
+        assert!(matches!(error, ToolsError::Lost(_)), "{text}: {error}");
+        // With a key it is asked again.
+        let script = Script::start().await;
+        let tools = tools(&format!("{}/mcp", script.url));
+        let keyed = call().idempotency_key("k");
+        let good = short(&format!(r#"{{"jsonrpc":"2.0","id":1,{RESULT}}}"#));
+        let answers = async {
+            answer(&script, &text, None).await;
+            answer(&script, &good, None).await;
+        };
+        let (answered, ()) = tokio::join!(tools.call(&keyed), answers);
+        assert!(matches!(answered, Ok(Answer::Given(_))), "{text}: {answered:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_long_pause_is_left_alone() {
+    let busy = r#"{"error":{"code":"busy","message":"later"}}"#;
+    for path in ["", "/mcp"] {
+        for (pause_s, is_waited_for) in [(0, true), (60, true), (61, false), (86_400, false)] {
+            let script = Script::start().await;
+            let (sender, mut heard) = mpsc::unbounded_channel();
+            let tools = tools(&format!("{}{path}", script.url));
+            let tools = tools.hear(move |event| drop(sender.send(event)));
+            let text = format!(
+                "HTTP/1.1 429 x\r\nretry-after: {pause_s}\r\ncontent-length: {}\r\n\r\n{busy}",
+                busy.len()
+            );
+            // It was not made, so that it needs no key.
+            let plain = call();
+            let called = async { tokio::join!(tools.call(&plain), answer(&script, &text, None)).0 };
+            tokio::select! {
+                ended = called => {
+                    let Err(ToolsError::Refused(refused)) = ended else { panic!("{ended:?}") };
+                    assert_eq!(refused.retry_after, Some(Duration::from_secs(pause_s)));
+                    assert!(!is_waited_for, "{path} {pause_s}");
+                }
+                Some(event) = heard.recv() => {
+                    assert!(matches!(event, Event::Again { .. }), "{event:?}");
+                    assert!(is_waited_for, "{path} {pause_s}");
+                }
+            }
+        }
     }
 }
 

@@ -1,8 +1,14 @@
 //! What is turned away before rmcp sees it, and by rmcp.
 
-use handback_mcp::bounds::{MAX_BODY_BYTES, MAX_JSON_DEPTH};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use handback_mcp::bounds::{BODY_TIME, MAX_BODY_BYTES, MAX_JSON_DEPTH};
 use hyper::StatusCode;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::world::{World, call, initialize};
 
@@ -20,6 +26,31 @@ async fn a_body_has_an_end() {
     let long = vec![b' '; MAX_BODY_BYTES + 1];
     let answer = world.post(ALICE, &json!({})).body(long).open().await;
     assert_eq!(answer.response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+/// Sends a head and one byte of a body, and then nothing; gives all that is said to that.
+fn one_byte(address: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    // Of real time, of which the server needs none.
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let head = format!("POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-length: 2\r\n\r\n");
+    stream.write_all(format!("{head}{{").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_given_up() {
+    let world = World::new().await;
+    let began = Instant::now();
+    let (sender, answer) = oneshot::channel();
+    // The client's time is not the server's, which passes as soon as nothing else happens.
+    std::thread::spawn(move || sender.send(one_byte(world.address)));
+    let answer = answer.await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("-32600"), "{answer}");
+    assert_eq!(began.elapsed().as_secs(), BODY_TIME.as_secs());
 }
 
 #[tokio::test]

@@ -1,18 +1,20 @@
 //! A server of three tools.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use handback_identity::VerifiedPrincipal;
 use hyper::http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult,
-    PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, InitializeRequestParams,
+    InitializeResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::sync::Notify;
+
+use crate::world::until;
 
 /// What the tests see of the calls.
 #[derive(Debug, Default)]
@@ -20,19 +22,18 @@ pub(crate) struct Seen {
     pub(crate) started: AtomicU64,
     pub(crate) cancelled: AtomicU64,
     pub(crate) finished: AtomicU64,
-    /// Lets `wait` go on.
+    /// How many sessions were asked for.
+    pub(crate) begun: AtomicU64,
+    /// Whether sessions wait for `go` before they begin.
+    pub(crate) is_slow_to_begin: AtomicBool,
+    /// Lets `wait` go on, and sessions that wait.
     pub(crate) go: Notify,
 }
 
 impl Seen {
     /// Waits until a number is reached.
     pub(crate) async fn reaches(number: &AtomicU64, wanted: u64) {
-        let reached = async {
-            while number.load(Ordering::SeqCst) < wanted {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), reached).await.unwrap();
+        until(|| number.load(Ordering::SeqCst) >= wanted).await;
     }
 }
 
@@ -44,6 +45,19 @@ pub(crate) struct Handler {
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        self.seen.begun.fetch_add(1, Ordering::SeqCst);
+        if self.seen.is_slow_to_begin.load(Ordering::SeqCst) {
+            self.seen.go.notified().await;
+        }
+        context.peer.set_peer_info(request.clone());
+        self.negotiate_initialize(&request)
     }
 
     async fn list_tools(

@@ -1,9 +1,15 @@
 //! A session is of use to who began it.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use handback_mcp::FrontOptions;
+use handback_store::sessions::SessionOptions;
 use hyper::StatusCode;
 use serde_json::json;
 
-use crate::world::{World, call, initialize};
+use crate::handler::Seen;
+use crate::world::{World, call, initialize, until};
 
 const ALICE: Option<u32> = Some(1);
 const BOB: Option<u32> = Some(2);
@@ -114,5 +120,47 @@ async fn absent_is_not_unreachable() {
         assert!(!answer.headers.contains_key("mcp-session-id"));
     }
     world.store_is_broken(false);
+    assert_eq!(world.whoami(ALICE, &session).await.status, StatusCode::OK);
+}
+
+/// One session for each caller, and two for all.
+fn few() -> FrontOptions {
+    let sessions = SessionOptions::new().per_principal(1);
+    FrontOptions { sessions, sessions_max: 2, ..FrontOptions::default() }
+}
+
+#[tokio::test]
+async fn a_session_has_its_owner_also_if_who_began_it_hung_up() {
+    let world = World::with(few()).await;
+    world.seen.is_slow_to_begin.store(true, Ordering::SeqCst);
+    let ask = world.post(ALICE, &initialize());
+    ask.hang_up_after(Seen::reaches(&world.seen.begun, 1)).await;
+    world.left().await;
+    world.seen.is_slow_to_begin.store(false, Ordering::SeqCst);
+    world.seen.go.notify_one();
+    until(|| world.sessions_of(ALICE) == 1).await;
+    let another = world.post(ALICE, &initialize()).send().await;
+    assert_eq!(another.status, StatusCode::SERVICE_UNAVAILABLE, "it is the caller's one session");
+    world.begin(BOB).await;
+}
+
+#[tokio::test]
+async fn a_session_without_an_owner_ends_also_if_who_began_it_hung_up() {
+    let world = World::with(few()).await;
+    let session = world.begin(ALICE).await;
+    // One too many for this caller: the store is about to say so.
+    world.switch.hold(true);
+    let ask = world.post(ALICE, &initialize());
+    ask.hang_up_after(Seen::reaches(&world.switch.held, 1)).await;
+    world.left().await;
+    world.switch.hold(false);
+    let begun = async {
+        while world.post(BOB, &initialize()).send().await.status != StatusCode::OK {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let begun = tokio::time::timeout(Duration::from_secs(20), begun).await;
+    assert!(begun.is_ok(), "what nobody owns takes the place of others");
+    assert_eq!((world.sessions_of(ALICE), world.sessions_of(BOB)), (1, 1));
     assert_eq!(world.whoami(ALICE, &session).await.status, StatusCode::OK);
 }

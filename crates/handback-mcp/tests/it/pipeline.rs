@@ -94,6 +94,8 @@ impl Site {
         registry.add(TwoRounds).unwrap();
         registry.add(Note).unwrap();
         registry.add(Chatter).unwrap();
+        registry.add(Mirror { is_paginated: false }).unwrap();
+        registry.add(Mirror { is_paginated: true }).unwrap();
         for number in 0..250 {
             registry.add(Filler(number)).unwrap();
         }
@@ -330,6 +332,37 @@ impl Tool for Chatter {
     }
 }
 
+/// Gives its arguments back: once, or on each of two pages.
+struct Mirror {
+    is_paginated: bool,
+}
+
+impl Tool for Mirror {
+    type Args = Value;
+
+    fn definition(&self) -> Definition {
+        let what = "Gives its arguments back.";
+        match self.is_paginated {
+            true => Definition::tool("two_mirrors", what).paginated(),
+            false => Definition::tool("mirror", what),
+        }
+    }
+
+    async fn call(&self, args: Value, _ctx: &CallContext) -> Result<Outcome, ToolError> {
+        Outcome::json(args)
+    }
+
+    async fn call_paginated(
+        &self,
+        args: Value,
+        _ctx: &CallContext,
+        position: Option<Position>,
+    ) -> Result<Outcome, ToolError> {
+        let next = position.is_none().then(|| Position::of(&1)).transpose()?;
+        Outcome::page([args], next)
+    }
+}
+
 struct Filler(u32);
 
 impl Tool for Filler {
@@ -400,6 +433,24 @@ async fn nobody_else_goes_on_with_a_cursor() {
 }
 
 #[tokio::test]
+async fn a_cursor_is_an_argument_to_a_tool_that_does_not_page() {
+    let site = Site::on(&Disk::new()).await;
+    let first = site.call(ALICE, "two_mirrors", json!({"a": 1})).await;
+    let cursor = &first["_meta"]["dev.handback/nextCursor"];
+    assert!(cursor.is_string(), "{first}");
+    let with = |cursor: &Value| json!({"a": 1, "__cursor": cursor});
+    for cursor in [cursor, &json!("mine"), &json!(7), &json!(null)] {
+        let seen = site.call(ALICE, "mirror", with(cursor)).await;
+        assert_eq!(seen["structuredContent"], with(cursor), "{seen}");
+    }
+    let second = site.call(ALICE, "two_mirrors", with(cursor)).await;
+    assert_eq!(second["structuredContent"]["items"], json!([{"a": 1}]), "{second}");
+    assert!(second["_meta"]["dev.handback/nextCursor"].is_null(), "{second}");
+    let refused = site.call(ALICE, "two_mirrors", with(&json!("mine"))).await;
+    assert_eq!(text(&refused), "invalid cursor");
+}
+
+#[tokio::test]
 async fn what_is_asked_back_is_answered_once_and_by_who_was_asked() {
     let disk = Disk::new();
     let site = Site::on(&disk).await;
@@ -453,7 +504,7 @@ async fn lists_are_paged_for_one_caller() {
         first_cursor.get_or_insert_with(|| next.clone());
         params["cursor"] = next;
     }
-    assert_eq!(names.len(), 256);
+    assert_eq!(names.len(), 258);
     assert_eq!(&names[..3], ["numbers", "pay", "work"]);
     for (user, method) in [(BOB, "tools/list"), (ALICE, "prompts/list"), (NOBODY, "tools/list")] {
         let (_, message) = site.send(user, method, &json!({"cursor": first_cursor})).await;

@@ -4,12 +4,13 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use handback_identity::{Caller, UnixPeers};
 use handback_mcp::{Clock, Front, FrontOptions, Stores};
+use handback_store::sessions::{SessionOptions, Sessions};
 use handback_token::{KeyRing, Sealer, SealerConfig, UnixTime, ring};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -23,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 use crate::handler::{Handler, Seen};
-use crate::store::Breakable;
+use crate::store::{Breakable, Switch};
 
 const START: u64 = 1_900_000_000_000;
 
@@ -37,14 +38,21 @@ pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) socket: PathBuf,
     pub(crate) seen: Arc<Seen>,
+    /// What the store does.
+    pub(crate) switch: Arc<Switch>,
     stores: Stores,
     time: Arc<AtomicU64>,
-    is_broken: Arc<AtomicBool>,
+    /// Connections that the server has.
+    connections: Arc<AtomicU64>,
     _dir: tempfile::TempDir,
 }
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::with(FrontOptions::default()).await
+    }
+
+    pub(crate) async fn with(options: FrontOptions) -> Self {
         let time = Arc::new(AtomicU64::new(START));
         let clock: Clock = {
             let time = Arc::clone(&time);
@@ -54,29 +62,46 @@ impl World {
         let ring = KeyRing::generate(&mut rand::rng(), ring::Mode::Sealed, now);
         let sealer = Arc::new(Sealer::new(&ring, SealerConfig::default()).unwrap());
         let kv = Breakable::default();
-        let is_broken = Arc::clone(&kv.is_broken);
-        Self::on(Stores { kv: Arc::new(kv), sealer, clock }, time, is_broken).await
+        let switch = Arc::clone(&kv.switch);
+        Self::on(Stores { kv: Arc::new(kv), sealer, clock }, time, switch, options).await
     }
 
     /// Another process on the same store.
     pub(crate) async fn again(&self) -> Self {
-        let (time, is_broken) = (Arc::clone(&self.time), Arc::clone(&self.is_broken));
-        Self::on(self.stores.clone(), time, is_broken).await
+        let (time, switch) = (Arc::clone(&self.time), Arc::clone(&self.switch));
+        Self::on(self.stores.clone(), time, switch, FrontOptions::default()).await
     }
 
     /// Takes the store away, or gives it back.
     pub(crate) fn store_is_broken(&self, is_broken: bool) {
-        self.is_broken.store(is_broken, Ordering::SeqCst);
+        self.switch.is_broken.store(is_broken, Ordering::SeqCst);
+    }
+
+    /// How many sessions a caller has, as the store counts them.
+    pub(crate) fn sessions_of(&self, user: Option<u32>) -> usize {
+        let sessions = Sessions::new(Arc::clone(&self.stores.kv), SessionOptions::new());
+        let now = self.time.load(Ordering::SeqCst);
+        sessions.count(caller_of(user).principal(), now).unwrap()
+    }
+
+    /// Waits until the server knows that all clients have left.
+    pub(crate) async fn left(&self) {
+        until(|| self.connections.load(Ordering::SeqCst) == 0).await;
     }
 
     pub(crate) fn pass(&self, millis: u64) {
         self.time.fetch_add(millis, Ordering::SeqCst);
     }
 
-    async fn on(stores: Stores, time: Arc<AtomicU64>, is_broken: Arc<AtomicBool>) -> Self {
+    async fn on(
+        stores: Stores,
+        time: Arc<AtomicU64>,
+        switch: Arc<Switch>,
+        options: FrontOptions,
+    ) -> Self {
         let handler = Handler::default();
         let seen = Arc::clone(&handler.seen);
-        let options = FrontOptions { keep_alive: KEEP_ALIVE, ..FrontOptions::default() };
+        let options = FrontOptions { keep_alive: KEEP_ALIVE, ..options };
         let front = Front::new(move || handler.clone(), stores.clone(), options);
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("mcp.sock");
@@ -84,9 +109,16 @@ impl World {
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = tcp.local_addr().unwrap();
         let other = front.clone();
+        let connections = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&connections);
         tokio::spawn(async move {
             while let Ok((stream, _)) = tcp.accept().await {
-                tokio::spawn(serve(front.clone(), stream));
+                counted.fetch_add(1, Ordering::SeqCst);
+                let (front, counted) = (front.clone(), Arc::clone(&counted));
+                tokio::spawn(async move {
+                    serve(front, stream).await;
+                    counted.fetch_sub(1, Ordering::SeqCst);
+                });
             }
         });
         tokio::spawn(async move {
@@ -94,7 +126,7 @@ impl World {
                 tokio::spawn(serve(other.clone(), stream));
             }
         });
-        Self { address, socket, seen, stores, time, is_broken, _dir: dir }
+        Self { address, socket, seen, switch, stores, time, connections, _dir: dir }
     }
 
     pub(crate) fn post(&self, user: Option<u32>, message: &Value) -> Ask {
@@ -144,13 +176,24 @@ pub(crate) async fn serve<H: ServerHandler>(
 }
 
 fn caller(headers: &HeaderMap) -> Caller {
-    match headers.get(USER) {
-        Some(user) => {
-            let user = user.to_str().unwrap().parse().unwrap();
-            UnixPeers::new("test").unwrap().caller(user)
-        }
+    caller_of(headers.get(USER).map(|user| user.to_str().unwrap().parse().unwrap()))
+}
+
+fn caller_of(user: Option<u32>) -> Caller {
+    match user {
+        Some(user) => UnixPeers::new("test").unwrap().caller(user),
         None => Caller::unauthenticated(),
     }
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(is_so: impl Fn() -> bool) {
+    let waited = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waited).await.unwrap();
 }
 
 /// A request, not yet sent.

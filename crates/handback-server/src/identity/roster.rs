@@ -78,6 +78,8 @@ impl RosterFile {
 
     /// Reads the file again, whether it looks changed or not.
     pub(super) fn reload(&self) {
+        // From before it is read: what comes in between is another state, and is still to be read.
+        let stamp = stamp_of(&self.path);
         match read(&self.path, &self.server_id) {
             Ok((roster, stamp)) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(roster);
@@ -85,7 +87,7 @@ impl RosterFile {
             }
             Err(error) => {
                 // It is told once for each state of the file.
-                self.note(stamp_of(&self.path));
+                self.note(stamp);
                 let why = std::error::Error::source(&error).map(ToString::to_string);
                 let why = why.unwrap_or_default();
                 tracing::warn!(%error, why, "the identities stay as they were");

@@ -13,13 +13,13 @@ struct Stage {
     people: People,
     world: World,
     // Last: the server is on it.
-    _site: Site,
+    site: Site,
 }
 
 impl Stage {
     fn new(start: Start, people: People) -> Self {
         let site = Site::new(&Site::ring(), "one", &people);
-        Self { people, world: site.start(start), _site: site }
+        Self { people, world: site.start(start), site }
     }
 
     fn ask(&self, who: Who, line: &str, body: &Value) -> Http {
@@ -137,4 +137,19 @@ fn a_duplex_ends_with_its_credential() {
     let (duplex, welcome) = stage.duplex(Who::Alice);
     assert!(matches!(welcome, ServerFrame::Welcome(_)), "{welcome:?}");
     stage.ends(duplex, "credential_expired");
+}
+
+#[test]
+fn a_duplex_ends_when_its_credential_is_removed() {
+    let mut stage = Stage::new(Start::default(), People::new());
+    let (duplex, welcome) = stage.duplex(Who::Alice);
+    assert!(matches!(welcome, ServerFrame::Welcome(_)), "{welcome:?}");
+    let (mut other, _) = stage.duplex(Who::Bob);
+    stage.people.remove(Who::Alice);
+    stage.site.identify(&stage.people);
+    stage.ends(duplex, "credential_gone");
+    // Nobody comes in with it any more; who has another one notices nothing.
+    assert_eq!(stage.ask(Who::Alice, "GET /v1/tools", &Value::Null).status, 401);
+    other.say(&handback_stream::duplex::ClientFrame::Chunk { seqno: 0, data: "x".into() });
+    assert!(matches!(other.hear().0, ServerFrame::Ack { seqno: 0 } | ServerFrame::Event(_)));
 }

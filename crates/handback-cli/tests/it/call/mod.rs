@@ -5,5 +5,6 @@ mod broken;
 mod demo;
 mod identified;
 mod pages;
+mod strange;
 mod surfaces;
 mod world;

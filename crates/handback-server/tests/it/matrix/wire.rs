@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use handback_stream::atd::{ClientMessage, Frames, frame};
@@ -145,9 +145,11 @@ impl Duplex {
         self.0.send(Message::text(text)).unwrap();
     }
 
-    /// The next frame, as it came.
+    /// The next frame, as it came. Pings do not make the wait for it longer.
     pub(crate) fn hear(&mut self) -> (ServerFrame, String) {
+        let last = Instant::now() + PATIENCE;
         loop {
+            assert!(Instant::now() < last, "the server says nothing");
             if let Message::Text(text) = self.0.read().unwrap() {
                 let bytes = Bytes::from(text.to_string());
                 return (ServerFrame::decode(Format::Json, &bytes).unwrap(), text.to_string());

@@ -33,7 +33,8 @@ pub(crate) enum Who {
 
 /// The credentials of all, which all servers know.
 pub(crate) struct People {
-    file: String,
+    /// Their lines of the file of identities.
+    lines: Vec<(Who, String)>,
     tokens: HashMap<Who, String>,
 }
 
@@ -48,7 +49,7 @@ impl People {
     }
 
     fn with(expires_at: Option<u64>) -> Self {
-        let mut people = Self { file: format!("{FIRST_LINE}\n"), tokens: HashMap::new() };
+        let mut people = Self { lines: Vec::new(), tokens: HashMap::new() };
         for (who, name, scope) in [
             (Who::Alice, "alice", "use"),
             (Who::Bob, "bob", "use"),
@@ -56,10 +57,19 @@ impl People {
         ] {
             let token = NewToken::generate(&mut rand::rng());
             let entry = Entry::new(&token, name, &[scope], expires_at).unwrap();
-            people.file.push_str(&format!("{entry}\n"));
+            people.lines.push((who, format!("{entry}\n")));
             people.tokens.insert(who, token.dangerous_text().to_owned());
         }
         people
+    }
+
+    /// Somebody's credential is good no more.
+    pub(crate) fn remove(&mut self, who: Who) {
+        self.lines.retain(|(known, _)| *known != who);
+    }
+
+    fn file(&self) -> String {
+        self.lines.iter().fold(format!("{FIRST_LINE}\n"), |file, (_, line)| file + line)
     }
 
     pub(crate) fn bearer(&self, who: Who) -> Option<String> {
@@ -84,8 +94,16 @@ pub(crate) struct Start {
 impl Site {
     pub(crate) fn new(ring: &KeyRing, audience: &'static str, people: &People) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("identities"), &people.file).unwrap();
-        Self { folder, ring: ring.clone(), audience }
+        let site = Self { folder, ring: ring.clone(), audience };
+        site.identify(people);
+        site
+    }
+
+    /// Puts another file of identities in the place of the one before. Servers notice.
+    pub(crate) fn identify(&self, people: &People) {
+        let path = |name: &str| self.folder.path().join(name);
+        fs::write(path("identities.new"), people.file()).unwrap();
+        fs::rename(path("identities.new"), path("identities")).unwrap();
     }
 
     pub(crate) fn ring() -> KeyRing {
