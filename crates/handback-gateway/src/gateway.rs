@@ -251,10 +251,12 @@ impl Gateway {
         which: usize,
         ask: Ask,
     ) -> Result<Answer, LineError> {
-        let line = self.line(talk, which).await?;
+        // Until there is a line, nothing is asked.
+        let unreached = |error: LineError| LineError::Unreachable(error.to_string());
+        let line = self.line(talk, which).await.map_err(unreached)?;
         match self.asked_on(talk.clone(), line.clone(), ask.clone()).await {
             Err(LineError::Unreachable(_)) if line.is_closed() => {
-                let line = self.line(talk, which).await?;
+                let line = self.line(talk, which).await.map_err(unreached)?;
                 self.asked_on(talk.clone(), line, ask).await
             }
             answered => answered,
