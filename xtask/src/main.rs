@@ -56,6 +56,7 @@ Commands:
   soak streams [--seeds N]       Streams under crashes, disk faults and a bad network (10000 seeds);
                                  --seed N replays one
   soak kills                     200 kills per test that kills servers: streams, duplexes, calls
+  soak held                      Held results of 100 MB and 1 GB, read in every way in little memory
   help                           This text
 
 Phases of `test`, in order:
@@ -107,7 +108,10 @@ fn dispatch(args: &[&str]) -> Result<bool> {
         ["soak"] => soak::run(&shell),
         ["soak", "streams", rest @ ..] => soak::streams(&shell, rest),
         ["soak", "kills"] => soak::kills(&shell),
-        ["soak", ..] => bail!("`soak` takes no arguments, `kills`, or `streams` with `--seeds N`"),
+        ["soak", "held"] => soak::held(&shell),
+        ["soak", ..] => {
+            bail!("`soak` takes no arguments, `kills`, `held`, or `streams` with `--seeds N`")
+        }
         [unknown, ..] => bail!("there is no command `{unknown}`"),
         [] => unreachable!("no argument is handled above"),
     }

@@ -65,6 +65,22 @@ pub(crate) fn kills(shell: &Shell) -> Result<bool> {
     Ok(tally.conclude())
 }
 
+/// Megabytes of the values of `cargo xtask soak held`: on defaults, and with the limits raised.
+const HELD_MB: &str = "100,1000";
+
+/// `cargo xtask soak held`: the tests that hold and read large results, with larger ones.
+pub(crate) fn held(shell: &Shell) -> Result<bool> {
+    let mut tally = Tally::default();
+    let mut test = shell.cargo(&["test", "--profile", "soak", "--package", "handback-server"]);
+    // One after the other, and with what was measured.
+    test.args(["--test", "it", "large::", "--", "--nocapture", "--test-threads=1"]);
+    test.env("HANDBACK_TEST_LARGE_MB", HELD_MB);
+    tally.cargo_test("held", shell.run(&mut test));
+    tally.print_problems();
+    println!();
+    Ok(tally.conclude())
+}
+
 /// No feature, each one alone, all of them.
 fn features(shell: &Shell, tally: &mut Tally) -> Result<()> {
     let manifest = fs::read_to_string(shell.config.root.join(FEATURED_MANIFEST))

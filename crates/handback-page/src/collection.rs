@@ -367,6 +367,9 @@ pub enum CollectionError {
     /// of a source that merely did not take a question.
     #[error("the source is damaged: {0}")]
     Damaged(String),
+    /// What a JSON pointer leads to: nothing.
+    #[error("there is nothing at '{0}'")]
+    NothingAt(Pointer),
     /// The source did not take what it was asked, for a reason of its own.
     #[error("the source did not take the question: {0}")]
     Refused(String),

@@ -1,9 +1,11 @@
 //! Work that blocks, off the threads that serve.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use handback_identity::VerifiedPrincipal;
 use handback_tool::ToolError;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Room for so many pieces of work that block. Those that find none wait.
 ///
@@ -22,8 +24,7 @@ impl Room {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ToolError> {
-        let stopping = || ToolError::new("the server stops").nothing_happened();
-        let place = Arc::clone(&self.0).acquire_owned().await.map_err(|_| stopping())?;
+        let place = place_in(&self.0).await?;
         let work = move || {
             let _place = place;
             work()
@@ -36,4 +37,48 @@ impl Room {
             },
         }
     }
+}
+
+/// Room of which one caller takes a part only: what is long is not in the way of others.
+#[derive(Debug)]
+pub(crate) struct SharedRoom {
+    room: Room,
+    places_per_caller: usize,
+    callers: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+impl SharedRoom {
+    pub(crate) fn new(places: usize, places_per_caller: usize) -> Self {
+        Self { room: Room::new(places), places_per_caller, callers: Mutex::default() }
+    }
+
+    /// As [`Room::run`], once fewer pieces of work of the same caller are under way than it may have.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        caller: &VerifiedPrincipal,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let turn = place_in(&self.turns_of(caller)).await?;
+        let work = move || {
+            let _turn = turn;
+            work()
+        };
+        self.room.run(work).await
+    }
+
+    /// The places of a caller. Those of callers who have nothing under way are forgotten.
+    fn turns_of(&self, caller: &VerifiedPrincipal) -> Arc<Semaphore> {
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        callers.retain(|_, turns| Arc::strong_count(turns) > 1);
+        let turns = callers.entry(caller.binding());
+        Arc::clone(turns.or_insert_with(|| Arc::new(Semaphore::new(self.places_per_caller))))
+    }
+}
+
+async fn place_in(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ToolError> {
+    Arc::clone(places).acquire_owned().await.map_err(|_| stopping())
+}
+
+fn stopping() -> ToolError {
+    ToolError::new("the server stops").nothing_happened()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use handback_tool::Rate;
+use handback_tool::{MAX_RESULT_BYTES, Rate};
 
 /// Limits of a server. [`Limits::default`] is what suits most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,14 @@ pub struct Limits {
     pub call_time: Duration,
     /// How deep JSON may be nested.
     pub json_depth: usize,
+    /// Bytes of a result of a tool. What is larger is stopped, and recorded as done and too large.
+    pub result_bytes: usize,
+    /// Bytes that are held for one caller.
+    pub held_bytes_per_caller: u64,
+    /// How long something is held without being used.
+    pub held_idle: Duration,
+    /// How long something is held at most.
+    pub held_longest: Duration,
 }
 
 impl Limits {
@@ -37,6 +45,14 @@ impl Limits {
     pub const CALL_TIME: Duration = Duration::from_secs(120);
     /// How deep JSON may be nested: real documents have a third of it.
     pub const JSON_DEPTH: usize = 32;
+    /// Bytes of a result: more than anything that a model can look at, and a second of a disk's time.
+    pub const RESULT_BYTES: usize = MAX_RESULT_BYTES;
+    /// Bytes that are held for one caller: the largest result, or many that are not so large.
+    pub const HELD_BYTES_PER_CALLER: u64 = 256 << 20;
+    /// How long something is held without being used: a conversation with a pause.
+    pub const HELD_IDLE: Duration = Duration::from_secs(60 * 60);
+    /// How long something is held at most: a day's work.
+    pub const HELD_LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 }
 
 impl Default for Limits {
@@ -49,6 +65,10 @@ impl Default for Limits {
             call_rate: Rate { per_second: Rate::PER_SECOND, burst: Rate::BURST },
             call_time: Self::CALL_TIME,
             json_depth: Self::JSON_DEPTH,
+            result_bytes: Self::RESULT_BYTES,
+            held_bytes_per_caller: Self::HELD_BYTES_PER_CALLER,
+            held_idle: Self::HELD_IDLE,
+            held_longest: Self::HELD_LONGEST,
         }
     }
 }

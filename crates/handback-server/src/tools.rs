@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use handback_gateway::front::http::HttpFront;
@@ -22,13 +23,13 @@ use handback_store::{Change, Condition, DataKey, Kv, KvBatch, KvError, Millis, S
 use handback_token::Sealer;
 use handback_tool::audit::{AuditSink, JsonLines, NoAudit};
 use handback_tool::{
-    CallHeld, CallJournal, Clock, Gate, MAX_RESULT_BYTES, Pipeline, PipelineParts, Rate, Registry,
-    RevocationWatch,
+    CallHeld, CallJournal, Clock, Gate, Pipeline, PipelineParts, Rate, Registry, RevocationWatch,
 };
 use rand::RngExt as _;
 
 use crate::aql_tools::{self, AqlError, AqlParts};
 use crate::config::{ServerConfig, StoreChoice};
+use crate::limits::Limits;
 
 /// What tells the time.
 pub(crate) type Time = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -52,6 +53,7 @@ pub(crate) struct ToolParts {
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) in_flight_max: usize,
     pub(crate) rate: Rate,
+    pub(crate) limits: Limits,
     pub(crate) held_folder: Option<PathBuf>,
     pub(crate) audit: Option<PathBuf>,
     pub(crate) hosts: Vec<String>,
@@ -81,6 +83,7 @@ impl ToolParts {
             sealer,
             in_flight_max: config.limits.calls_per_caller,
             rate: config.limits.call_rate,
+            limits: config.limits,
             // Large values are files.
             held_folder: match &config.store {
                 StoreChoice::Embedded(path) => Some(path.with_file_name("held")),
@@ -153,7 +156,11 @@ impl Tools {
         let instance = instance(&**kv, now)?;
         let journal = Arc::new(Journal::open(Arc::clone(kv), instance, now)?);
         while journal.recover(ROWS, now)?.has_more {}
-        let mut options = HeldOptions::new();
+        let limits = parts.limits;
+        let mut options = HeldOptions::new()
+            .per_principal_bytes(limits.held_bytes_per_caller)
+            .idle_ms(millis(limits.held_idle))
+            .longest_ms(millis(limits.held_longest));
         if let Some(folder) = &parts.held_folder {
             options = options.folder(folder).encrypted_under(&key);
         }
@@ -189,7 +196,7 @@ impl Tools {
             audit,
             clock,
             in_flight_max,
-            result_bytes_max: MAX_RESULT_BYTES,
+            result_bytes_max: limits.result_bytes,
         };
         let pipeline = Arc::new(Pipeline::with_rate(parts_of_calls, rate));
         let about = About {
@@ -210,7 +217,10 @@ impl Tools {
         let mcp = Front::new(move || offered.for_session(), stores, front);
         let gateway = (!parts.upstreams.is_empty()).then(|| {
             let (own, pipeline) = (server.clone(), Arc::clone(&pipeline));
-            Gateway::new(parts.upstreams, own, pipeline, parts.gateway)
+            let bounded =
+                |spec: Spec| Spec { answer_bytes_max: limits.result_bytes as u64, ..spec };
+            let upstreams = parts.upstreams.into_iter().map(bounded).collect();
+            Gateway::new(upstreams, own, pipeline, parts.gateway)
         });
         let gateway_front = gateway.clone().map(|gateway| {
             let ids = EventIds::new(Arc::clone(sealer), Arc::clone(time));
@@ -239,6 +249,10 @@ impl Tools {
             tracing::warn!(%error, "what is held was not swept");
         }
     }
+}
+
+fn millis(time: Duration) -> Millis {
+    Millis::try_from(time.as_millis()).unwrap_or(Millis::MAX)
 }
 
 #[derive(Clone)]

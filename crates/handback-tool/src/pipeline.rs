@@ -46,8 +46,8 @@ pub type CallHeld = HeldStore<Arc<dyn Kv>>;
 /// Bytes of a result at most: what is larger is not handed out.
 pub const MAX_RESULT_BYTES: usize = 256 << 20;
 
-/// Bytes of a record at most: a result, and what JSON makes of it.
-const RECORD_BYTES_MAX: usize = 2 * MAX_RESULT_BYTES;
+/// Bytes of a record at most, of each byte of a result: the result, and what JSON makes of it.
+const RECORD_BYTES_PER_BYTE: usize = 2;
 
 /// How long a call that somebody else is at is waited for, before it is looked at again.
 const JOIN_PAUSE: Duration = Duration::from_millis(25);
@@ -588,8 +588,11 @@ impl Shared {
     ) -> Result<Recorded, Refusal> {
         let principal = principal.clone();
         let held = self.parts.held.clone();
+        // A record may be from before the limit was lowered.
+        let bytes_max = self.parts.result_bytes_max.max(MAX_RESULT_BYTES);
+        let bytes_max = bytes_max.saturating_mul(RECORD_BYTES_PER_BYTE);
         let read = move |journal: &CallJournal, now| {
-            journal.outcome_bytes(&outcome, &principal, &held, RECORD_BYTES_MAX, now)
+            journal.outcome_bytes(&outcome, &principal, &held, bytes_max, now)
         };
         let bytes = self.journal(read).await?;
         Recorded::from_bytes(&bytes).ok_or(Refusal::Broken)

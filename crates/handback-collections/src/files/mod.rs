@@ -35,6 +35,14 @@ macro_rules! delegate {
                 self.0.scan(query, sink)
             }
 
+            fn value_at(
+                &self,
+                pointer: &handback_page::json::Pointer,
+                extent: handback_page::Extent,
+            ) -> Result<handback_page::Located, handback_page::CollectionError> {
+                self.0.value_at(pointer, extent)
+            }
+
             fn about(&self) -> Result<handback_page::About, handback_page::CollectionError> {
                 self.0.about()
             }

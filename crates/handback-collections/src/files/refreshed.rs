@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use handback_page::json::Pointer;
 use handback_page::{
-    About, Collection, CollectionError, Fetch, Fetched, FieldPath, Filter, JsonCollection,
-    JsonOptions, Places, Query, Schema, Search, Sink, TextCollection, Window,
+    About, Collection, CollectionError, Extent, Fetch, Fetched, FieldPath, Filter, JsonCollection,
+    JsonOptions, Located, Places, Query, Schema, Search, Sink, TextCollection, Window,
 };
 
 use super::source::{FileSource, Stamp};
@@ -173,6 +173,10 @@ impl<C: Collection> Collection for Refreshed<C> {
     fn scan(&self, query: &Query, sink: Sink<'_>) -> Result<(), CollectionError> {
         // Not asked twice: rows went out already.
         self.now()?.scan(query, sink)
+    }
+
+    fn value_at(&self, pointer: &Pointer, extent: Extent) -> Result<Located, CollectionError> {
+        self.ask(|index| index.value_at(pointer, extent))
     }
 
     fn about(&self) -> Result<About, CollectionError> {

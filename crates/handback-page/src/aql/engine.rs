@@ -8,6 +8,7 @@ use rand_core::CryptoRng;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Body};
+use super::at::{self, is_by_pointer};
 use super::catalog::Catalog;
 use super::failure::{Code, Failure, HandleRefusal, shortened};
 use super::own::{Own, OwnError};
@@ -18,7 +19,9 @@ use super::settings::{Settings, SettingsError};
 use super::snapshot::Snapshot;
 use super::table::{Operation, Table};
 use super::{derive, introspect, sort, tools};
-use crate::collection::{Collection, Fetch, ItemText, Places, Query, Search, Window};
+use crate::collection::{
+    Collection, CollectionError, Fetch, ItemText, Places, Query, Search, Window,
+};
 use crate::filter::{Filter, FilterError};
 use crate::project::Selection;
 use crate::scalar::Scalar;
@@ -122,7 +125,7 @@ impl Waiting {
 }
 
 /// Bytes around the data of an answer that is no page: names of members, and a warning.
-const DATA_ENVELOPE_BYTES: usize = 1024;
+pub(crate) const DATA_ENVELOPE_BYTES: usize = 1024;
 
 /// Bytes around the results of a batch.
 const BATCH_BYTES: usize = 512;
@@ -250,6 +253,9 @@ impl Engine {
         match operation {
             Operation::Introspect => introspect::answer(self, call, params)
                 .and_then(|data| self.data_of(operation, &data, budget)),
+            Operation::GetElement if is_by_pointer(params) => {
+                self.get_at(call, params, budget).map(Done::Answer)
+            }
             Operation::GetElement => self.get(call, params, budget).map(Done::Answer),
             Operation::CountElements => {
                 self.count(call, params).and_then(|data| self.data_of(operation, &data, budget))
@@ -410,10 +416,18 @@ impl Engine {
         call: &Call<'_>,
         name: &str,
     ) -> Result<Arc<dyn Collection>, Failure> {
+        let (handle, part) = at::parts(name);
         if let Some(own) = call.own
-            && Handle::is_handle_shaped(name)
+            && Handle::is_handle_shaped(handle)
         {
-            return own.collection(handle(name)?).map_err(|error| own_failure(error, name));
+            let handle = self::handle(handle)?;
+            let part = part.map(|part| at::pointer("element_type", part)).transpose()?;
+            return own.collection(handle, part.as_ref()).map_err(|error| match error {
+                OwnError::Collection(CollectionError::NothingAt(pointer)) if part.is_some() => {
+                    Failure::not_found("value", &pointer.to_string())
+                }
+                error => own_failure(error, name),
+            });
         }
         let collection = self.catalog.collection(name);
         collection.map(Arc::clone).ok_or_else(|| Failure::not_found("collection", name))
@@ -434,11 +448,17 @@ impl Engine {
     pub(crate) fn remember_snapshot(&self, id: ShelfId, snapshot: Arc<Snapshot>) {
         /// Indexes of snapshots that are kept in memory.
         const RECENT_SNAPSHOTS: usize = 16;
+        /// Bytes that they take together: as much as four of the largest.
+        const RECENT_BYTES: u64 = 32 << 20;
         let mut recent = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        if recent.len() == RECENT_SNAPSHOTS {
+        recent.push_back((id, snapshot));
+        let taken = |recent: &VecDeque<(ShelfId, Arc<Snapshot>)>| -> u64 {
+            recent.iter().map(|(_, snapshot)| snapshot.items.memory_bytes()).sum()
+        };
+        while recent.len() > 1 && (recent.len() > RECENT_SNAPSHOTS || taken(&recent) > RECENT_BYTES)
+        {
             recent.pop_front();
         }
-        recent.push_back((id, snapshot));
     }
 }
 
@@ -568,7 +588,7 @@ pub(crate) fn projected(
         return Ok(item);
     }
     selection.apply(&item).map(ItemText::from).map_err(|_| {
-        let damaged = crate::CollectionError::Damaged("an item is not JSON".to_owned());
+        let damaged = CollectionError::Damaged("an item is not JSON".to_owned());
         Failure::collection(damaged, name, None)
     })
 }

@@ -350,14 +350,22 @@ impl Failure {
             }
             CollectionError::Gone(_) => Self::not_found("collection", name),
             CollectionError::TooLarge { what, limit, unit } => {
-                let kind = match what {
-                    "snapshot" => "snapshot_size",
-                    "held value" => "held_size",
-                    "search" => "search_words",
-                    "statement" => "statement_size",
-                    _ => "response_size",
+                let (kind, hint) = match what {
+                    "snapshot" => ("snapshot_size", None),
+                    "held value" => ("held_size", None),
+                    "search" => ("search_words", None),
+                    "statement" => ("statement_size", None),
+                    "an item" => {
+                        ("item_size", Some("Read parts of it: get_element with 'pointer'"))
+                    }
+                    "an offset" => ("offset", Some("Walk with 'first' and 'after', or filter")),
+                    _ => ("response_size", None),
                 };
-                Self::too_large(kind, limit, None, unit)
+                let failure = Self::too_large(kind, limit, None, unit);
+                match hint {
+                    Some(hint) => failure.with_hint(hint),
+                    None => failure,
+                }
             }
             // Locked, slow or away: each has another remedy. Collections name no paths, addresses
             // or statements there.
@@ -370,6 +378,10 @@ impl Failure {
                 let why = format!("the source holds something unreadable: {}", cut_hint(&text));
                 Self::unavailable(name, &why)
             }
+            CollectionError::NothingAt(pointer) => {
+                let pointer = shortened(&pointer.to_string());
+                Self::unavailable(name, &format!("there is no value under '{pointer}'"))
+            }
             CollectionError::Refused(_) => {
                 Self::unavailable(name, "the source did not take the question")
             }
@@ -377,10 +389,17 @@ impl Failure {
         Self { inside, ..failure }
     }
 
-    /// With what the caller can do about it.
-    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
-        self.details.insert("hint".to_owned(), hint.into());
+    /// With what to do about it.
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.details.insert("hint".to_owned(), hint.into().into());
         self
+    }
+
+    /// A value by pointer that has more bytes than fit.
+    pub(crate) fn value_too_large(limit: usize, kind: &str, bytes: u64, hint: String) -> Self {
+        let mut failure = Self::too_large("response_size", limit as u64, Some(bytes), "bytes");
+        failure.details.insert("kind".to_owned(), kind.into());
+        failure.with_hint(hint)
     }
 
     fn unavailable(name: &str, why: &str) -> Self {

@@ -132,14 +132,14 @@ fn parameter_info(parameter: &Parameter, settings: &Settings) -> Value {
     let mut info = Map::new();
     let mut put = |name: &str, value: Value| info.insert(name.to_owned(), value);
     put("name", parameter.name.into());
-    put("required", parameter.required.into());
+    put("required", (parameter.required && parameter.unless.is_none()).into());
     put("description", parameter.description.into());
     match parameter.kind {
         ParameterKind::Size { minimum } => {
             put("type", "integer".into());
             put("minimum", minimum.into());
             match parameter.name {
-                "page" | "offset" => {}
+                "page" | "offset" | "from" | "length" => {}
                 _ => {
                     put("maximum", settings.max_page_size.into());
                 }

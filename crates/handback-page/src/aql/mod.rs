@@ -8,6 +8,7 @@
 //! `docs/spec/pagination.md` has every rule and format.
 
 mod answer;
+mod at;
 mod catalog;
 mod cursors;
 mod derive;

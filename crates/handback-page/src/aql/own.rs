@@ -12,7 +12,7 @@ use handback_token::{Handle, SlotNumber, UnixTime};
 use rand_core::CryptoRng;
 
 use crate::collection::{Collection, CollectionError};
-use crate::json::ByteSource;
+use crate::json::{ByteSource, Pointer};
 use crate::shelf::Shelf;
 
 /// What belongs to the caller of a request.
@@ -23,12 +23,16 @@ pub trait Own: fmt::Debug + Send + Sync {
     /// Where snapshots and long places of this caller are kept, in the place of the engine's shelf.
     fn shelf(&self) -> &dyn Shelf;
 
-    /// What a handle names for this caller.
+    /// What a handle names for this caller: its items, or those of the value at a pointer in it.
     ///
     /// # Errors
     ///
     /// [`OwnError::Unknown`] also for what is held for somebody else.
-    fn collection(&self, handle: Handle) -> Result<Arc<dyn Collection>, OwnError>;
+    fn collection(
+        &self,
+        handle: Handle,
+        part: Option<&Pointer>,
+    ) -> Result<Arc<dyn Collection>, OwnError>;
 
     /// The bytes that a handle names for this caller, and what is known of them.
     ///
@@ -130,4 +134,10 @@ pub struct OwnEntry {
     pub bytes: u64,
     /// When it ends, if it is not used before.
     pub until: UnixTime,
+    /// The upstream that it came from, if it came from one.
+    pub upstream: Option<String>,
+    /// The tool that gave it, if that is known.
+    pub tool: Option<String>,
+    /// Where its items are in it, if they are not the whole.
+    pub pointer: Option<String>,
 }

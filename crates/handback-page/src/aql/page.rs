@@ -457,7 +457,7 @@ fn describe(name: &str, description: &str, collection: &dyn Collection) -> Value
 
 /// What a list of collections says of something that is held. It is not opened for that.
 fn describe_held(held: &OwnEntry) -> Value {
-    json!({
+    let mut described = json!({
         "name": held.handle.to_string(),
         "description": "A held result: only you can read it, until it expires.",
         "available": true,
@@ -465,5 +465,13 @@ fn describe_held(held: &OwnEntry) -> Value {
         "kind": held.kind,
         "bytes": held.bytes,
         "expires_at": held.until.as_secs(),
-    })
+    });
+    if let Value::Object(members) = &mut described {
+        for (name, text) in
+            [("upstream", &held.upstream), ("tool", &held.tool), ("pointer", &held.pointer)]
+        {
+            members.extend(text.iter().map(|text| (name.to_owned(), text.as_str().into())));
+        }
+    }
+    described
 }

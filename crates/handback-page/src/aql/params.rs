@@ -41,7 +41,8 @@ impl Params {
                 .try_for_each(|(_, known, value)| sort::check_size(known.name, value))?;
         }
         for parameter in parameters.iter().filter(|parameter| parameter.required) {
-            if given.known.iter().all(|(_, known, _)| known.name != parameter.name) {
+            let is_given = |name| given.known.iter().any(|(_, known, _)| known.name == name);
+            if !is_given(parameter.name) && !parameter.unless.is_some_and(is_given) {
                 return Err(Failure::missing_param(parameter.name, operation.name()));
             }
         }
@@ -67,7 +68,7 @@ impl Params {
         self.get(name).and_then(Value::as_bool)
     }
 
-    fn size(&self, name: &str) -> Option<u64> {
+    pub(crate) fn size(&self, name: &str) -> Option<u64> {
         self.get(name).and_then(integer)
     }
 
@@ -197,7 +198,7 @@ impl Params {
         Ok(Some(interval.unwrap_or(DEFAULT_POLL_MS)))
     }
 
-    fn given(&self, names: &[&'static str]) -> Vec<&'static str> {
+    pub(crate) fn given(&self, names: &[&'static str]) -> Vec<&'static str> {
         names.iter().copied().filter(|name| self.get(name).is_some()).collect()
     }
 }

@@ -120,7 +120,10 @@ impl Operation {
                  combined with AND; {\"and\": [..]}, {\"or\": [..]} and {\"not\": {..}} nest. A \
                  comparison with null or a missing member is false."
             }
-            Self::GetElement => "Read one element by its key.",
+            Self::GetElement => {
+                "Read one element by its key, or any value of a JSON collection by its pointer; one \
+                 that is too large piece by piece."
+            }
             Self::CountElements => "Count the elements that match 'query' and 'filter'.",
             Self::DeriveElement => {
                 "Make a new held value of one that is held for you: a copy with 'edits' of its text \
@@ -178,9 +181,13 @@ impl Operation {
                     "first": 10,
                 }),
             )]),
-            Self::GetElement => {
-                json!([example("By key", json!({"element_type": "orders", "id": 17}))])
-            }
+            Self::GetElement => json!([
+                example("By key", json!({"element_type": "orders", "id": 17})),
+                example(
+                    "By pointer",
+                    json!({"element_type": "HANDLE", "pointer": "/rows/17/name"})
+                ),
+            ]),
             Self::CountElements => json!([example(
                 "How many are open",
                 json!({"element_type": "orders", "filter": {"status": "open"}}),
@@ -230,7 +237,7 @@ impl Operation {
             Self::Introspect => parameters.extend([INTROSPECT_QUERY, INTROSPECT_NAME]),
             Self::SearchElements => parameters.push(Parameter { required: true, ..QUERY }),
             Self::QueryElements | Self::CountElements => parameters.push(QUERY),
-            Self::GetElement => parameters.push(ID),
+            Self::GetElement => parameters.extend([ID, POINTER, FROM, LENGTH]),
             Self::ListCollections | Self::ListElements => {}
         }
         if self.is_paged() {
@@ -291,6 +298,8 @@ pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     pub(crate) kind: ParameterKind,
     pub(crate) required: bool,
+    /// One that makes it unnecessary.
+    pub(crate) unless: Option<&'static str>,
     pub(crate) description: &'static str,
 }
 
@@ -350,7 +359,7 @@ const fn parameter(
     kind: ParameterKind,
     description: &'static str,
 ) -> Parameter {
-    Parameter { name, kind, required: false, description }
+    Parameter { name, kind, required: false, unless: None, description }
 }
 
 const ELEMENT_TYPE: Parameter = Parameter {
@@ -397,6 +406,7 @@ const QUERY: Parameter = parameter(
 );
 const ID: Parameter = Parameter {
     required: true,
+    unless: Some("pointer"),
     ..parameter(
         "id",
         ParameterKind::Any,
@@ -404,6 +414,23 @@ const ID: Parameter = Parameter {
          without a key are numbered from 0.",
     )
 };
+const POINTER: Parameter = parameter(
+    "pointer",
+    ParameterKind::Text,
+    "Instead of 'id': a JSON pointer to any value, such as /items/3/name. It starts at the whole of a \
+     held result, else at the array or object whose elements these are.",
+);
+const FROM: Parameter = parameter(
+    "from",
+    ParameterKind::Size { minimum: 0 },
+    "With 'pointer': answer with a piece of the value's JSON text, from this byte on. The answer says \
+     which byte is 'next'.",
+);
+const LENGTH: Parameter = parameter(
+    "length",
+    ParameterKind::Size { minimum: 1 },
+    "With 'from': bytes of the piece, 65536 unless given. It is cut between characters.",
+);
 const FIRST: Parameter = parameter(
     "first",
     ParameterKind::Size { minimum: 0 },

@@ -111,8 +111,9 @@ impl JsonCollection {
     ///
     /// # Errors
     ///
-    /// [`CollectionError::Damaged`] if the source is not one JSON value in UTF-8, is nested more
-    /// than 128 deep, or has nothing at the pointer; errors of the source. Keys are checked when they
+    /// [`CollectionError::Damaged`] if the source is not one JSON value in UTF-8, or is nested more
+    /// than 128 deep; [`CollectionError::NothingAt`] if there is nothing at the pointer; errors of the
+    /// source. Keys are checked when they
     /// are needed first.
     pub fn open(
         source: impl ByteSource + 'static,
@@ -170,9 +171,9 @@ impl JsonCollection {
                 return Ok(None);
             };
             let bytes = items.start(number)?..items.stored.end();
-            return index::locate_within(source, bytes, rest, READ_BYTES);
+            return index::locate_within(source, bytes, rest);
         }
-        index::locate_within(source, 0..source.size_bytes(), &tokens, READ_BYTES)
+        index::locate_within(source, 0..source.size_bytes(), &tokens)
     }
 }
 

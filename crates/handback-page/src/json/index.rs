@@ -7,7 +7,7 @@ use super::pointer::{self, Pointer};
 use super::scan::{Fault, Guide, MAX_DEPTH, Names, Scan, Stop};
 use super::source::ByteSource;
 use super::starts::Starts;
-use super::window::{READ_BYTES, Window};
+use super::window::{FIRST_READ_BYTES, READ_BYTES, Window};
 use crate::collection::CollectionError;
 
 /// Where the items of a document are.
@@ -34,8 +34,8 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// [`CollectionError::Damaged`] if it is not one JSON value, or has nothing at the pointer;
-    /// errors of the source.
+    /// [`CollectionError::Damaged`] if it is not one JSON value, [`CollectionError::NothingAt`] if there
+    /// is nothing at the pointer; errors of the source.
     pub(super) fn build(
         source: &dyn ByteSource,
         pointer: &Pointer,
@@ -50,7 +50,7 @@ impl Index {
         if source.edition() != edition {
             return Err(CollectionError::Changed);
         }
-        found.ok_or_else(|| CollectionError::Damaged(format!("there is nothing at '{pointer}'")))
+        found.ok_or_else(|| CollectionError::NothingAt(pointer.clone()))
     }
 }
 
@@ -83,9 +83,9 @@ pub(super) fn locate_within(
     source: &dyn ByteSource,
     bytes: Range<u64>,
     tokens: &[String],
-    chunk: usize,
 ) -> Result<Option<Range<u64>>, CollectionError> {
-    let mut builder = Builder::new(Window::over(source, bytes, chunk)?);
+    let window = Window::over(source, bytes, FIRST_READ_BYTES..=READ_BYTES)?;
+    let mut builder = Builder::new(window);
     builder.find(tokens, 0, &mut Builder::span)
 }
 
@@ -472,11 +472,11 @@ mod tests {
         check(r#"{"a":[1],"b":2,"a":[3]}"#, "/a", &["3"]);
         for pointer in ["/nope", "/other/1", "/other/-", "/other/00", "/other/0/x", "/a~1b/m~0n/01"]
         {
-            let expected = format!("the source is damaged: there is nothing at '{pointer}'");
+            let expected = format!("there is nothing at '{pointer}'");
             assert_eq!(fault(document.as_bytes(), pointer), expected);
         }
         let replaced = br#"{"a":{"b":[1]},"a":7}"#;
-        assert_eq!(fault(replaced, "/a/b"), "the source is damaged: there is nothing at '/a/b'");
+        assert_eq!(fault(replaced, "/a/b"), "there is nothing at '/a/b'");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A source that is read from its start to its end, in bounded memory.
 
 use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use super::scan::{Fault, Scan, Stop};
 use super::skim::Skim;
@@ -16,13 +16,17 @@ pub const MAX_VALUE_BYTES: usize = 256 << 20;
 /// and so little that they are still in the cache when they are looked at a second time.
 pub(crate) const READ_BYTES: usize = 256 << 10;
 
+/// How much is read first where it is likely to be enough: of most items several.
+pub(crate) const FIRST_READ_BYTES: usize = 4 << 10;
+
 /// The bytes from where a reader is, as far as they were read.
 pub(crate) struct Window<'a> {
     source: &'a dyn ByteSource,
     /// Where to stop.
     end: u64,
-    /// What is read at a time.
+    /// What is read at a time, and what that grows to.
     chunk: usize,
+    chunk_max: usize,
     /// The offset of the first one of `bytes` in the source.
     base: u64,
     bytes: Cow<'a, [u8]>,
@@ -32,17 +36,19 @@ pub(crate) struct Window<'a> {
 
 impl<'a> Window<'a> {
     pub(crate) fn new(source: &'a dyn ByteSource, chunk: usize) -> Result<Self, CollectionError> {
-        Self::over(source, 0..source.size_bytes(), chunk)
+        Self::over(source, 0..source.size_bytes(), chunk..=chunk)
     }
 
-    /// Over a part of a source.
+    /// Over a part of a source, in reads that start small and grow: it may take few of them.
     pub(crate) fn over(
         source: &'a dyn ByteSource,
         range: Range<u64>,
-        chunk: usize,
+        chunks: RangeInclusive<usize>,
     ) -> Result<Self, CollectionError> {
         let bytes = Cow::Borrowed([].as_slice());
-        let mut window = Self { source, end: range.end, chunk, base: range.start, bytes, done: 0 };
+        let (chunk, chunk_max) = chunks.into_inner();
+        let Range { start: base, end } = range;
+        let mut window = Self { source, end, chunk, chunk_max, base, bytes, done: 0 };
         window.read(chunk)?;
         Ok(window)
     }
@@ -129,6 +135,7 @@ impl<'a> Window<'a> {
         }
         self.base = self.offset(self.done);
         self.done = 0;
+        self.chunk = self.chunk.saturating_mul(2).min(self.chunk_max);
         self.read(self.chunk.max(2 * left).min(MAX_VALUE_BYTES))
     }
 

@@ -1,6 +1,8 @@
 //! The other operations, batches, limits, and the words of every message.
 
-use handback_page::aql::{Endpoint, Limits, Settings};
+use std::sync::Arc;
+
+use handback_page::aql::{Catalog, Endpoint, Limits, Settings};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, json_collection};
@@ -334,4 +336,84 @@ fn a_batch_has_the_limit_of_one_answer() {
         let answer: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(answer["summary"], json!({"total": 20, "succeeded": 2, "failed": 18}));
     }
+}
+
+fn by_pointer(harness: &Harness, collection: &str, params: Value) -> Value {
+    harness.ask(&json!({"operation": "get_element", "element_type": collection, "params": params}))
+}
+
+#[test]
+fn a_value_is_read_by_its_pointer() {
+    let harness = Harness::new();
+    let at = |pointer: &str| by_pointer(&harness, "items", json!({"pointer": pointer}));
+    assert_eq!(at("/17/id")["data"], "e_017");
+    assert_eq!(at("/1/half")["data"], Value::Null);
+    assert_eq!(at("/44")["data"]["n"], 44);
+    assert_eq!(at("")["data"].as_array().unwrap().len(), 45);
+    for pointer in ["/45", "/0/nope", "/-", "/0/id/0"] {
+        let answer = at(pointer);
+        assert_eq!(answer["error"]["code"], "NOT_FOUND_RESOURCE", "{answer}");
+        assert_eq!(answer["error"]["details"]["resource_id"], pointer);
+    }
+    let answer = at("17");
+    assert_eq!(answer["error"]["details"]["param_name"], "pointer", "{answer}");
+    assert_eq!(answer["error"]["details"]["expected_type"], "JSON pointer");
+    // Text has only the whole.
+    let text = |pointer: &str| by_pointer(&harness, "text", json!({"pointer": pointer}));
+    assert_eq!(text("")["data"], "one\nTwo\nthree two\n");
+    assert_eq!(text("/0")["error"]["code"], "NOT_FOUND_RESOURCE");
+}
+
+#[test]
+fn a_pointer_goes_alone() {
+    let harness = Harness::new();
+    for params in [
+        json!({"pointer": "/1", "id": 1}),
+        json!({"pointer": "/1", "fields": ["id"]}),
+        json!({"pointer": "/1", "preset": "full"}),
+        json!({"id": 1, "from": 3}),
+        json!({"id": 1, "length": 3}),
+    ] {
+        let answer = by_pointer(&harness, "items", params.clone());
+        assert_eq!(answer["error"]["code"], "VALIDATION_INVALID_TYPE", "{params}");
+        assert!(answer["error"]["details"]["hint"].is_string(), "{answer}");
+    }
+    let answer = by_pointer(&harness, "items", json!({}));
+    assert_eq!(answer["error"]["details"]["param_name"], "id", "{answer}");
+    assert_eq!(answer["error"]["code"], "VALIDATION_MISSING_PARAM");
+}
+
+#[test]
+fn a_value_that_is_too_large_is_read_in_pieces() {
+    let long = "ä\"\n".repeat(500_000);
+    let items = json!([{"body": long, "list": vec!["x".repeat(1000); 2000]}]);
+    let mut catalog = Catalog::new();
+    catalog.add("items", "", Arc::new(json_collection(&items, None))).unwrap();
+    let limits = Limits { response_bytes: 1_000_000, ..Limits::default() };
+    let harness = Harness::over(catalog, Settings { limits, ..Settings::default() });
+    let expected = items[0]["body"].to_string();
+    let answer = by_pointer(&harness, "items", json!({"pointer": "/0/body"}));
+    let details = &answer["error"]["details"];
+    assert_eq!(answer["error"]["code"], "VALIDATION_PAYLOAD_TOO_LARGE", "{answer}");
+    assert_eq!(details["actual_value"], expected.len(), "{answer}");
+    assert_eq!((&details["kind"], &details["limit_value"]), (&json!("string"), &json!(1_000_000)));
+    assert_eq!(
+        details["hint"],
+        "Ask once more to read its text in pieces with 'from' and 'length'"
+    );
+    let (mut text, mut params) = (String::new(), json!({"pointer": "/0/body", "from": 0}));
+    loop {
+        let piece = by_pointer(&harness, "items", params.clone())["data"].clone();
+        assert_eq!((&piece["from"], &piece["bytes"]), (&json!(text.len()), &json!(expected.len())));
+        text.push_str(piece["text"].as_str().unwrap());
+        match piece.get("next") {
+            Some(next) => params["from"] = next.clone(),
+            None => break,
+        }
+        // As long as fits, for once.
+        params["length"] = if text.len() % 3 == 0 { json!(u64::MAX) } else { json!(1000) };
+    }
+    assert!(text == expected);
+    let list = by_pointer(&harness, "items", json!({"pointer": "/0/list"}));
+    assert_eq!(list["error"]["details"]["kind"], "array", "{list}");
 }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use handback_page::json::{ByteSource, JsonCollection, JsonOptions};
+use handback_gateway::note::HeldNote;
+use handback_page::json::{ByteSource, JsonCollection, JsonOptions, Pointer};
 use handback_page::text::TextCollection;
 use handback_page::{Collection, CollectionError};
 use handback_store::Kv;
@@ -15,6 +16,13 @@ use handback_tool::CallHeld;
 
 /// Indexes of held values that are kept in memory: as many as of snapshots.
 const OPENED_MAX: usize = 16;
+
+/// Bytes that they take together, with the orders that were found: two of the largest.
+const OPENED_BYTES: u64 = 32 << 20;
+
+/// Bytes of an item that is looked at as a whole: more than fit into an answer, and few enough that
+/// several of them fit into memory.
+const LONGEST_ITEM_BYTES: usize = 16 << 20;
 
 /// A held value, read by position.
 #[derive(Debug)]
@@ -47,47 +55,143 @@ impl ByteSource for HeldBytes {
 
 /// Held values that were read lately, with their index. Whose they are was asked before.
 #[derive(Debug, Default)]
-pub(super) struct Opened(Mutex<VecDeque<(Handle, Arc<dyn Collection>)>>);
+pub(super) struct Opened(Mutex<VecDeque<Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    name: Name,
+    /// When the value ends, as far as was known.
+    until_ms: u64,
+    slot: Arc<Slot>,
+}
+
+/// A value, and where in it the items are, if somebody asked for others than its own.
+type Name = (Handle, Option<Pointer>);
+
+/// Its lock is held while the value is indexed: who wants the same one waits, others do not.
+type Slot = Mutex<Option<Indexed>>;
+
+/// A value that can be read.
+#[derive(Clone, Debug)]
+enum Indexed {
+    Json(Arc<JsonCollection>),
+    Text(Arc<TextCollection>),
+}
+
+impl Indexed {
+    fn open(
+        bytes: HeldBytes,
+        value: &Held,
+        part: Option<&Pointer>,
+    ) -> Result<Self, CollectionError> {
+        if value.kind().starts_with("text/") {
+            if let Some(part) = part.filter(|part| !part.tokens().is_empty()) {
+                return Err(CollectionError::NothingAt(part.clone()));
+            }
+            let text = TextCollection::open_bounded(bytes, LONGEST_ITEM_BYTES)?;
+            return Ok(Self::Text(Arc::new(text)));
+        }
+        let options =
+            JsonOptions::new().with_whole_document().with_longest_item(LONGEST_ITEM_BYTES);
+        let bytes = Arc::new(bytes);
+        let open = |pointer: Pointer| {
+            JsonCollection::open(Arc::clone(&bytes), options.clone().with_pointer(pointer))
+        };
+        let noted = HeldNote::read(value.note()).items.parse().unwrap_or_default();
+        let opened = match (part, open(part.cloned().unwrap_or(noted))) {
+            // What is noted was so for an earlier value.
+            (None, Err(CollectionError::NothingAt(_))) => open(Pointer::whole())?,
+            (_, opened) => opened?,
+        };
+        Ok(Self::Json(Arc::new(opened)))
+    }
+
+    fn collection(self) -> Arc<dyn Collection> {
+        match self {
+            Self::Json(json) => json,
+            Self::Text(text) => text,
+        }
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Json(json) => json.memory_bytes(),
+            Self::Text(text) => text.memory_bytes(),
+        }
+    }
+}
 
 impl Opened {
-    /// The collection that a held value is.
+    /// The collection that a held value is, or a part of it.
     pub(super) fn collection(
         &self,
         handle: Handle,
+        part: Option<&Pointer>,
         held: &CallHeld,
         value: &Held,
         now_ms: u64,
     ) -> Result<Arc<dyn Collection>, CollectionError> {
-        if let Some(known) = self.known(handle) {
-            return Ok(known);
+        let slot = self.slot((handle, part.cloned()), value.until(), now_ms);
+        let mut content = lock(&slot);
+        if let Some(known) = content.clone() {
+            drop(content);
+            // It may have grown since: orders were found.
+            self.make_room(&slot);
+            return Ok(known.collection());
         }
-        // Not under the lock: a large value takes seconds, and two that index it do no harm.
-        let bytes = HeldBytes::open(held, value, now_ms).map_err(failure)?;
-        let collection: Arc<dyn Collection> = if value.kind().starts_with("text/") {
-            Arc::new(TextCollection::open(bytes)?)
-        } else {
-            Arc::new(JsonCollection::open(bytes, JsonOptions::new())?)
+        let bytes = HeldBytes::open(held, value, now_ms).map_err(failure);
+        match bytes.and_then(|bytes| Indexed::open(bytes, value, part)) {
+            Ok(indexed) => {
+                *content = Some(indexed.clone());
+                drop(content);
+                self.make_room(&slot);
+                Ok(indexed.collection())
+            }
+            Err(error) => {
+                lock(&self.0).retain(|entry| !Arc::ptr_eq(&entry.slot, &slot));
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets go of a value that has ended.
+    pub(super) fn forget(&self, handle: Handle) {
+        lock(&self.0).retain(|entry| entry.name.0 != handle);
+    }
+
+    /// The slot of a value, as the one that was used last. Those of values that have ended are dropped:
+    /// their files stay on the disk for as long as they are open.
+    fn slot(&self, name: Name, until_ms: u64, now_ms: u64) -> Arc<Slot> {
+        let mut opened = lock(&self.0);
+        opened.retain(|entry| now_ms < entry.until_ms || entry.name == name);
+        let known = opened.iter().position(|entry| entry.name == name);
+        let known = known.and_then(|place| opened.remove(place));
+        let slot = known.map_or_else(Arc::default, |entry| entry.slot);
+        opened.push_back(Entry { name, until_ms, slot: Arc::clone(&slot) });
+        slot
+    }
+
+    /// Drops indexes until the others are few and small enough: the one that is needed now is kept in
+    /// any case.
+    fn make_room(&self, slot: &Arc<Slot>) {
+        let mut opened = lock(&self.0);
+        // One that is being made says so itself once it is there.
+        let bytes = |entry: &Entry| {
+            let content = entry.slot.try_lock().ok();
+            content.and_then(|content| content.as_ref().map(Indexed::memory_bytes)).unwrap_or(0)
         };
-        let mut opened = self.lock();
-        if opened.len() >= OPENED_MAX {
-            opened.pop_front();
+        let mut sizes: VecDeque<u64> = opened.iter().map(bytes).collect();
+        while opened.len() > OPENED_MAX || sizes.iter().sum::<u64>() > OPENED_BYTES {
+            let others = opened.iter().position(|entry| !Arc::ptr_eq(&entry.slot, slot));
+            let Some(place) = others else { break };
+            opened.remove(place);
+            sizes.remove(place);
         }
-        opened.push_back((handle, Arc::clone(&collection)));
-        Ok(collection)
     }
+}
 
-    fn known(&self, handle: Handle) -> Option<Arc<dyn Collection>> {
-        let mut opened = self.lock();
-        let place = opened.iter().position(|(known, _)| *known == handle)?;
-        let entry = opened.remove(place)?;
-        let collection = Arc::clone(&entry.1);
-        opened.push_back(entry);
-        Some(collection)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Handle, Arc<dyn Collection>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a caller may know of it.

@@ -12,7 +12,11 @@
 //! - **Handles.** `element_type` may be a handle: what is held for the caller under it is read as a
 //!   collection, by position. A wrong checksum is `mistyped handle`, before anything is looked up;
 //!   the caller's own that ended within 24 hours is `expired handle`; everything else, and what is
-//!   somebody else's, is `invalid handle`, to the byte.
+//!   somebody else's, is `invalid handle`, to the byte. Its items are where its note says, and with
+//!   `HANDLE#POINTER` those of any array or object in it.
+//! - **Bounds.** However large held values are, and however many callers read them: of each the index
+//!   and the orders that were found take 16 MiB at most, all that are kept open 32 MiB, and the few
+//!   requests that are looked at at a time what they sort by, 24 MiB each.
 //! - **Derived values.** `derive_element` makes a held value of another one of the caller, with the
 //!   note of that one: it came from where that came from.
 //! - **Snapshots and long places** are held for the caller, under its quota.
@@ -26,4 +30,4 @@ mod own;
 mod shelf;
 mod tool;
 
-pub use tool::{AqlError, AqlParts, CALLS_MAX, register};
+pub use tool::{AqlError, AqlParts, CALLS_MAX, HELD_CALLS_MAX, HELD_CALLS_PER_CALLER, register};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handback_gateway::note::HeldNote;
 use handback_page::aql::{NewOwn, Own, OwnEntry, OwnError, OwnList, OwnValue};
-use handback_page::json::{self, InMemory};
+use handback_page::json::{self, InMemory, Pointer};
 use handback_page::shelf::Shelf;
 use handback_page::{Collection, CollectionError};
 use handback_store::held::{Held, HeldError, LookUp, NewValue};
@@ -40,7 +40,10 @@ impl Belongings<'_> {
         let found = held.look_up(handle, principal, self.now_ms).map_err(failure)?;
         match found {
             LookUp::Found(value) if self.is_good(&value) => Ok(value),
-            LookUp::Expired => Err(OwnError::Expired),
+            LookUp::Expired => {
+                self.opened.forget(handle);
+                Err(OwnError::Expired)
+            }
             LookUp::Found(_) => Err(OwnError::Revoked),
             LookUp::Unknown => Err(OwnError::Unknown),
         }
@@ -52,9 +55,13 @@ impl Own for Belongings<'_> {
         &self.shelf
     }
 
-    fn collection(&self, handle: Handle) -> Result<Arc<dyn Collection>, OwnError> {
+    fn collection(
+        &self,
+        handle: Handle,
+        part: Option<&Pointer>,
+    ) -> Result<Arc<dyn Collection>, OwnError> {
         let value = self.found(handle)?;
-        Ok(self.opened.collection(handle, &self.shelf.held, &value, self.now_ms)?)
+        Ok(self.opened.collection(handle, part, &self.shelf.held, &value, self.now_ms)?)
     }
 
     fn value(&self, handle: Handle) -> Result<OwnValue, OwnError> {
@@ -93,11 +100,19 @@ impl Own for Belongings<'_> {
     }
 }
 
-/// What is told of a value that has a handle.
+/// What a list says of a held value.
 fn entry(value: &Held) -> Option<OwnEntry> {
-    let until = UnixTime::from_secs(value.until() / 1000);
-    let (kind, bytes) = (value.kind().to_owned(), value.len());
-    Some(OwnEntry { handle: value.handle()?, kind, bytes, until })
+    let HeldNote { upstream, tool, items } = HeldNote::read(value.note());
+    let some = |text: String| Some(text).filter(|text| !text.is_empty());
+    Some(OwnEntry {
+        handle: value.handle()?,
+        kind: value.kind().to_owned(),
+        bytes: value.len(),
+        until: UnixTime::from_secs(value.until() / 1000),
+        upstream,
+        tool: some(tool),
+        pointer: some(items),
+    })
 }
 
 /// The note of what a value was made of, without the place of its items if they are there no more.

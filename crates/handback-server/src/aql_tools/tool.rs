@@ -9,7 +9,7 @@ use handback_page::aql::{
 };
 use handback_page::shelf::NoShelf;
 use handback_store::revocations::Revocations;
-use handback_token::{Sealer, UnixTime};
+use handback_token::{Handle, Sealer, UnixTime};
 use handback_tool::{
     CallContext, CallHeld, Clock, Content, Definition, Outcome, Registry, RegistryError,
     RevocationWatch, Tool, ToolClass, ToolError,
@@ -19,13 +19,19 @@ use serde_json::{Value, json};
 use super::held::Opened;
 use super::own::Belongings;
 use super::shelf::HeldShelf;
-use crate::blocking::Room;
+use crate::blocking::{Room, SharedRoom};
 
 /// Requests that are looked at at the same time: twice what a SQLite collection has connections.
 pub const CALLS_MAX: usize = 16;
 
 /// Of these, those that derive: each has two values in memory.
 const DERIVING_MAX: usize = 2;
+/// Requests about held values that are looked at at the same time. Each may go over all of a value and
+/// sort it, which takes a core and some tens of megabytes.
+pub const HELD_CALLS_MAX: usize = 4;
+
+/// Of these, what one caller may have: others are not in its way for long.
+pub const HELD_CALLS_PER_CALLER: usize = 2;
 
 /// What the tools are made of.
 #[derive(Debug)]
@@ -69,7 +75,9 @@ pub fn register(registry: &mut Registry, parts: AqlParts) -> Result<(), AqlError
     let tools = engine.tools();
     let (opened, room) = (Opened::default(), Room::new(CALLS_MAX));
     let deriving = Room::new(DERIVING_MAX);
-    let shared = Shared { engine, held, sealer, revocations, clock, opened, room, deriving };
+    let held_room = SharedRoom::new(HELD_CALLS_MAX, HELD_CALLS_PER_CALLER);
+    let shared =
+        Shared { engine, held, sealer, revocations, clock, opened, room, deriving, held_room };
     let shared = Arc::new(shared);
     for offered in tools {
         registry.add(AqlTool { offered, shared: Arc::clone(&shared) })?;
@@ -91,6 +99,28 @@ struct Shared {
     opened: Opened,
     room: Room,
     deriving: Room,
+    held_room: SharedRoom,
+}
+
+/// Which room a request waits for.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Deriving,
+    Held,
+    Other,
+}
+
+impl Shared {
+    /// Looks, when there is room for it.
+    async fn look(&self, look: Look, ask: Ask, way: Way) -> Result<Seen, ToolError> {
+        let caller = look.principal.clone();
+        let work = move || look.at(ask);
+        match way {
+            Way::Deriving => self.deriving.run(work).await,
+            Way::Held => self.held_room.run(&caller, work).await,
+            Way::Other => self.room.run(work).await,
+        }
+    }
 }
 
 impl Tool for AqlTool {
@@ -112,7 +142,11 @@ impl Tool for AqlTool {
 
     async fn call(&self, args: Value, ctx: &CallContext) -> Result<Outcome, ToolError> {
         let presented = Presented::of(&args);
-        let room = if derives(&args) { &self.shared.deriving } else { &self.shared.room };
+        let way = match (derives(&args), names_held(&args)) {
+            (true, _) => Way::Deriving,
+            (false, true) => Way::Held,
+            (false, false) => Way::Other,
+        };
         let mut ask = Ask::Request(args);
         loop {
             let look = Look {
@@ -121,7 +155,7 @@ impl Tool for AqlTool {
                 revocations: self.shared.revocations.current(self.shared.clock.now_ms()).await,
                 shared: Arc::clone(&self.shared),
             };
-            match room.run(move || look.at(ask)).await? {
+            match self.shared.look(look, ask, way).await? {
                 Seen::Ended { outcome, refused } => {
                     refused.into_iter().for_each(|reason| ctx.note_reason(reason));
                     presented.note(refused.is_some(), ctx);
@@ -156,7 +190,10 @@ impl Presented {
         let params = request.get("params");
         let named = |name| text(params.and_then(|params| params.get(name)));
         let cursor = ["after", "before", "cursor"].into_iter().find_map(named);
-        Self { cursor, element_type: text(request.get("element_type")) }
+        let element_type = named("element_type").or_else(|| text(request.get("element_type")));
+        // Behind a handle may be a pointer, which has no part in who it is.
+        let handle = |text: String| text.split('#').next().unwrap_or_default().to_owned();
+        Self { cursor, element_type: element_type.map(handle) }
     }
 
     /// A cursor always; what may have been a handle only if something was refused: else it is the
@@ -168,6 +205,20 @@ impl Presented {
             _ => {}
         }
     }
+}
+
+/// Whether a request, or one of a batch, is about something held.
+fn names_held(request: &Value) -> bool {
+    let of = |request: &Value, name: &str| {
+        let text = request.get(name).and_then(Value::as_str);
+        text.is_some_and(|text| Handle::is_handle_shaped(text.split('#').next().unwrap_or(text)))
+    };
+    let is_one = |request: &Value| {
+        let params = request.get("params");
+        of(request, "element_type") || params.is_some_and(|params| of(params, "element_type"))
+    };
+    let batch = request.get("operations").and_then(Value::as_array);
+    is_one(request) || batch.is_some_and(|batch| batch.iter().any(is_one))
 }
 
 /// What the engine is asked.

@@ -23,7 +23,7 @@ use std::path::Path;
 
 pub use self::error::{FileError, UnknownKey};
 pub use self::settings::{
-    AccessName, IdentityName, IdentitySettings, LimitSettings, McpSettings, McpTools,
+    AccessName, HeldSettings, IdentityName, IdentitySettings, LimitSettings, McpSettings, McpTools,
     OidcFileSettings, PageSettings, PermissionSettings, PresetSettings, RuleSettings, Settings,
     StaticFileSettings, TlsSettings, TokenSettings,
 };

@@ -57,6 +57,8 @@ pub struct Settings {
     pub permissions: PermissionSettings,
     /// `[limits]`.
     pub limits: LimitSettings,
+    /// `[held]`.
+    pub held: HeldSettings,
     /// `[tokens]`.
     pub tokens: TokenSettings,
     /// `[pages]`.
@@ -89,6 +91,7 @@ impl Default for Settings {
             identity: IdentitySettings::default(),
             permissions: PermissionSettings::default(),
             limits: LimitSettings::default(),
+            held: HeldSettings::default(),
             tokens: TokenSettings::default(),
             pages: PageSettings::default(),
             collections: BTreeMap::new(),
@@ -256,6 +259,8 @@ pub struct LimitSettings {
     pub call_time_s: Within<1, 86_400>,
     /// How deep JSON may be nested.
     pub json_depth: Within<1, 128>,
+    /// Bytes of a result of a tool.
+    pub result_bytes: Within<65_536, 4_294_967_295>,
 }
 
 impl Default for LimitSettings {
@@ -269,6 +274,30 @@ impl Default for LimitSettings {
             calls_burst: Within::of::<{ Rate::BURST }>(),
             call_time_s: Within::of::<120>(),
             json_depth: Within::of::<32>(),
+            result_bytes: Within::of::<268_435_456>(),
+        }
+    }
+}
+
+/// `[held]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct HeldSettings {
+    /// Bytes that are held for one caller.
+    pub bytes_per_caller: Within<1_048_576, 4_294_967_295>,
+    /// How long something is held without being used.
+    pub idle_s: Within<1, 604_800>,
+    /// How long something is held at most.
+    pub longest_s: Within<1, 604_800>,
+}
+
+impl Default for HeldSettings {
+    fn default() -> Self {
+        Self {
+            bytes_per_caller: Within::of::<268_435_456>(),
+            idle_s: Within::of::<3_600>(),
+            longest_s: Within::of::<86_400>(),
         }
     }
 }
@@ -413,6 +442,9 @@ impl Settings {
         let _ = self.permissions()?;
         self.page_settings()?;
         self.gateway_options()?;
+        if self.held.idle_s.get() > self.held.longest_s.get() {
+            return Err(FileError::together("held.idle_s", "it is longer than longest_s"));
+        }
         if self.memory && self.data.is_some() {
             return Err(FileError::together(
                 "memory",
@@ -481,7 +513,9 @@ impl Settings {
             calls_burst,
             call_time_s,
             json_depth,
+            result_bytes,
         } = &self.limits;
+        let HeldSettings { bytes_per_caller, idle_s, longest_s } = &self.held;
         Limits {
             body_bytes: body_bytes.size(),
             header_bytes: header_bytes.size(),
@@ -490,6 +524,10 @@ impl Settings {
             call_rate: Rate { per_second: calls_per_second.get(), burst: calls_burst.get() },
             call_time: Duration::from_secs(call_time_s.get().into()),
             json_depth: json_depth.size(),
+            result_bytes: result_bytes.size(),
+            held_bytes_per_caller: bytes_per_caller.get().into(),
+            held_idle: Duration::from_secs(idle_s.get().into()),
+            held_longest: Duration::from_secs(longest_s.get().into()),
         }
     }
 

@@ -43,6 +43,7 @@ fn the_default_file_tells_of_every_key() {
         (default.listen, default.signing, default.memory)
     );
     assert_eq!(set.limits, default.limits);
+    assert_eq!(set.held, default.held);
     assert_eq!(
         (set.tokens.cursor_ttl_s, set.tokens.state_ttl_s, set.tokens.resume_ttl_s),
         (default.tokens.cursor_ttl_s, default.tokens.state_ttl_s, default.tokens.resume_ttl_s)
@@ -138,7 +139,21 @@ fn a_value_that_makes_no_sense_is_told_with_its_key_and_line() {
 }
 
 #[test]
+fn what_is_held_is_as_large_and_as_old_as_the_file_says() {
+    let text = "[limits]\nresult_bytes = 2147483648\n\
+                [held]\nbytes_per_caller = 2147483648\nidle_s = 60\nlongest_s = 120";
+    let limits = parse(text).unwrap().limits();
+    assert_eq!((limits.result_bytes, limits.held_bytes_per_caller), (2 << 30, 2 << 30));
+    assert_eq!((limits.held_idle.as_secs(), limits.held_longest.as_secs()), (60, 120));
+    check_refused(
+        "[held]\nbytes_per_caller = 1000",
+        "line 2: held.bytes_per_caller: it must be from 1048576 to 4294967295",
+    );
+}
+
+#[test]
 fn keys_that_do_not_go_together_are_refused() {
+    check_refused("[held]\nidle_s = 90000", "held.idle_s: it is longer than longest_s");
     check_refused("[tls]\nkey = \"k\"", "tls.certificate: a key needs its certificate");
     check_refused("[tls]\ncertificate = \"c\"", "tls.key: a certificate needs its key");
     check_refused("[identity]\nmode = \"static\"", "identity.static.file: mode static needs it");

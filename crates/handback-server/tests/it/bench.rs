@@ -74,13 +74,23 @@ impl Bench {
     }
 
     pub(crate) fn with(
+        registry: Registry,
+        catalog: Catalog,
+        settings: Settings,
+        options: HeldOptions,
+    ) -> Self {
+        Self::on(Arc::new(MemoryStore::new()), registry, catalog, settings, options)
+    }
+
+    /// On a store of its own.
+    pub(crate) fn on(
+        kv: Arc<dyn Kv>,
         mut registry: Registry,
         catalog: Catalog,
         settings: Settings,
         options: HeldOptions,
     ) -> Self {
         let paper = Paper::default();
-        let kv: Arc<dyn Kv> = Arc::new(MemoryStore::new());
         let mut rng = rand::rng();
         let ring = KeyRing::generate(&mut rng, Mode::Sealed, UnixTime::from_secs(START_MS / 1000));
         let sealer = Arc::new(Sealer::new(&ring, SealerConfig::default()).unwrap());

@@ -16,6 +16,7 @@ mod derive;
 mod duplex_tools;
 mod issuer;
 mod killed;
+mod large;
 mod matrix;
 mod misbehaved;
 mod names;
