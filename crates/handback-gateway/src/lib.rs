@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`upstream`] | connections to the servers behind |
 //! | [`bound`] | cuts a result that is over a client's budget, and says what to keep |
-//! | [`reference`] | arguments that name held values |
+//! | [`mod@reference`] | arguments that name held values |
 //! | [`note`] | what is written beside a held value |
 
 pub mod bound;
