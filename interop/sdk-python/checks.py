@@ -287,7 +287,8 @@ async def every_list_ends(_setting: Setting, client: Client) -> None:
         raise AssertionError("the list does not end")
 
     tools = await all_of(client.list_tools, "tools")
-    assert sorted(tools) == ["mcp_aql_read", "shop_orders", "shop_refund", "shop_report"], tools
+    expected = ["mcp_aql_create", "mcp_aql_read", "shop_orders", "shop_refund", "shop_report"]
+    assert sorted(tools) == expected, tools
     assert await all_of(client.list_prompts, "prompts") == ["shop_letter"]
     assert await all_of(client.list_resources, "resources") == ["shop://schema"]
 

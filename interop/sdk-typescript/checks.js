@@ -259,7 +259,8 @@ const CHECKS = [
   ["every list ends", async ({ client }) => {
     const { tools, nextCursor } = await client.listTools();
     const names = tools.map((tool) => tool.name).sort();
-    assert.deepEqual(names, ["mcp_aql_read", "shop_orders", "shop_refund", "shop_report"]);
+    const shop = ["shop_orders", "shop_refund", "shop_report"];
+    assert.deepEqual(names, ["mcp_aql_create", "mcp_aql_read", ...shop]);
     assert.equal(nextCursor, undefined);
     const { prompts } = await client.listPrompts();
     assert.deepEqual(prompts.map((prompt) => prompt.name), ["shop_letter"]);

@@ -1,6 +1,6 @@
 //! Measurements against peers: of tokens by `interop/`, which holds the contenders, of pages by a
 //! bench target of `handback-collections`, and of streams by `bench/streams`, whose contenders are
-//! programs of their own.
+//! programs of their own. What answers cost is counted by `bench/answers`.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
@@ -20,6 +20,9 @@ use crate::tools::{self, Tool, Tools};
 const MANIFEST: &str = "interop/Cargo.toml";
 const BINARY: &str = "bench-tokens";
 const RESULTS: &str = "docs/benchmarks.md";
+
+/// How the program that counts what answers cost is run.
+const ANSWERS: [&str; 4] = ["run", "--package", "bench-answers", "--"];
 
 /// Peers that are Rust crates: their name in the program that measures, the crate, the version.
 const PEERS: [(&str, &str, &str); 2] =
@@ -96,6 +99,28 @@ pub(crate) fn streams(shell: &Shell, options: &[&str]) -> Result<bool> {
 pub(crate) fn smoke_streams(shell: &Shell, handback: &Path) -> Result<Finished> {
     let mut bench = shell.cargo(&["run", "--package", "bench-streams", "--", "--smoke"]);
     shell.run(bench.arg("--handback").arg(handback))
+}
+
+/// `cargo xtask bench answers`. It counts bytes and no time: the development profile will do. With
+/// `--only`, which is for a quick look, it only prints the results.
+pub(crate) fn answers(shell: &Shell, options: &[&str]) -> Result<bool> {
+    let mut bench = shell.cargo(&ANSWERS);
+    match options {
+        [] => bench.arg("--write").arg(shell.config.root.join(RESULTS)),
+        ["--only", questions] => bench.args(["--only", questions]),
+        _ => bail!("`bench answers` takes nothing, or `--only ID,…`"),
+    };
+    let finished = shell.run(&mut bench)?;
+    if options.is_empty() {
+        return Ok(written(&finished));
+    }
+    println!("{RESULTS} stays as it is");
+    Ok(finished.success)
+}
+
+/// The short form: every script finds the right answer.
+pub(crate) fn smoke_answers(shell: &Shell) -> Result<Finished> {
+    shell.run(shell.cargo(&ANSWERS).arg("--smoke"))
 }
 
 /// Ours, signed and not; says whether it takes part.

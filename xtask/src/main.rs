@@ -50,6 +50,8 @@ Commands:
     --scenarios NAME,…           Only these: one, connections, streams, fan-out, resume, catch-up
     --rounds N, --seconds S      Turns of each (default 10), and how long one measures (default 3)
     --write                      Write the results also with other options; else they only print
+  bench answers [--only ID,…]    Count what an agent reads and writes for answers about large results,
+                                 write docs/benchmarks.md; with --only it only prints
   soak                           Feature combinations, many property cases, two minutes per fuzz target
   soak streams [--seeds N]       Streams under crashes, disk faults and a bad network (10000 seeds);
                                  --seed N replays one
@@ -96,8 +98,11 @@ fn dispatch(args: &[&str]) -> Result<bool> {
         ["bench", "tokens"] => bench::tokens(&shell),
         ["bench", "pages"] => bench::pages(&shell),
         ["bench", "streams", options @ ..] => bench::streams(&shell, options),
+        ["bench", "answers", options @ ..] => bench::answers(&shell, options),
         ["bench", ..] => {
-            bail!("`bench` needs the name of what to measure: `tokens`, `pages` or `streams`")
+            bail!(
+                "`bench` needs the name of what to measure: `tokens`, `pages`, `streams` or `answers`"
+            )
         }
         ["soak"] => soak::run(&shell),
         ["soak", "streams", rest @ ..] => soak::streams(&shell, rest),

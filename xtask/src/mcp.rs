@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::process::{Finished, Shell};
+use crate::readme;
 use crate::report::{Tally, tail};
 use crate::scratch::Scratch;
 use crate::server::Server;
@@ -61,16 +62,41 @@ pub(crate) fn check(shell: &Shell, tally: &mut Tally) -> Result<()> {
     }
     let program = build(shell, FIXTURE)?;
     for (label, how) in SERVERS {
-        let server = Server::start(shell, label, &program, |address, _| {
-            let how = how.iter().map(|arg| (*arg).to_owned());
-            std::iter::once(address.to_string()).chain(how).collect()
-        })
-        .with_context(|| format!("failed to start `{FIXTURE}`"))?;
+        let server = fixture(shell, label, &program, how)?;
         run_suite(shell, label, &format!("http://{}/mcp", server.address()), tally)?;
-        if let Some(why) = server.ended() {
-            tally.fail(format!("mcp: {label} did not survive the suite"), vec![why]);
-        }
+        survived(&server, label, tally);
     }
+    check_gateway(shell, &program, tally)
+}
+
+fn fixture(shell: &Shell, label: &str, program: &Path, how: &[&str]) -> Result<Server> {
+    let started = Server::start(shell, label, program, |address, _| {
+        let how = how.iter().map(|arg| (*arg).to_owned());
+        std::iter::once(address.to_string()).chain(how).collect()
+    });
+    started.with_context(|| format!("failed to start `{FIXTURE}`"))
+}
+
+fn survived(server: &Server, label: &str, tally: &mut Tally) {
+    if let Some(why) = server.ended() {
+        tally.fail(format!("mcp: {label} did not survive the suite"), vec![why]);
+    }
+}
+
+/// The same through `handback serve --upstream`, in front of the server on plain rmcp.
+fn check_gateway(shell: &Shell, program: &Path, tally: &mut Tally) -> Result<()> {
+    let behind = fixture(shell, "behind", program, &[])?;
+    let gateway = readme::build(shell)?;
+    let upstream = format!("up=http://{}/mcp", behind.address());
+    let server = Server::start(shell, "gateway", &gateway, |address, data| {
+        let words = ["serve", "--listen", &address.to_string(), "--upstream", &upstream, "--data"];
+        let words = words.map(str::to_owned).into_iter();
+        words.chain([data.display().to_string()]).collect()
+    });
+    let server = server.context("failed to start `handback serve --upstream`")?;
+    run_suite(shell, "gateway", &format!("http://{}/mcp", server.address()), tally)?;
+    survived(&server, "gateway", tally);
+    survived(&behind, "the server behind the gateway", tally);
     Ok(())
 }
 

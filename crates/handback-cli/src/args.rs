@@ -16,6 +16,7 @@ use crate::query::QueryArgs;
 use crate::serve::ServeArgs;
 use crate::stream::StreamCommand;
 use crate::token::TokenCommand;
+use crate::wrap::WrapArgs;
 
 /// Handback: what agent tool servers hand out and take back, and the collections they page
 #[derive(Debug, Parser)]
@@ -92,6 +93,7 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     // The help of a command is the documentation of its arguments.
     Serve(Box<ServeArgs>),
+    Wrap(Box<WrapArgs>),
     Call(Box<CallArgs>),
     Query(Box<QueryArgs>),
     Collections(CollectionsArgs),

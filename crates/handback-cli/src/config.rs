@@ -39,6 +39,11 @@ pub(crate) fn listen() -> Result<Option<SocketAddr>, ConfigError> {
     address.map(Some).ok_or(ConfigError::Listen)
 }
 
+/// A variable that a configuration names, if it is a text.
+pub(crate) fn text_variable(name: &str) -> Option<String> {
+    variable(name)?.into_string().ok()
+}
+
 /// The data directory, which need not exist.
 pub(crate) fn data_directory() -> Result<PathBuf, ConfigError> {
     data_directory_of(variable)

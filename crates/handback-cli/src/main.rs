@@ -22,6 +22,7 @@ mod serve;
 mod stream;
 mod text;
 mod token;
+mod wrap;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -57,6 +58,7 @@ fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Config(command) => config_file::run(command, output),
         Command::Call(args) => call::run(&args, output),
         Command::Serve(args) => serve::run(&args, output),
+        Command::Wrap(args) => wrap::run(&args, output),
         Command::Query(args) => query::run(&args, output),
         Command::Collections(args) => collections::run(&args, output),
     }

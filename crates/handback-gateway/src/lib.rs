@@ -1,13 +1,48 @@
 //! The gateway: MCP servers that are not ours, behind the same promises as our own tools.
 //!
+//! ```text
+//! client ─ front ─ gateway ┬ lists: merged          ┬ line ─ upstream
+//!                          ├ calls: the pipeline,   ├ line ─ upstream
+//!                          │ held values, hop seals └ line ─ our own tools
+//!                          └ the rest: passed on
+//! ```
+//!
 //! | module | what it is for |
 //! |---|---|
 //! | [`upstream`] | connections to the servers behind |
-//! | [`bound`] | cuts a result that is over a client's budget, and says what to keep |
+//! | `slot` | where a connection is, or will be again |
+//! | [`gateway`] | which upstream a question goes to |
+//! | `catalog`, `lists` | what upstreams have, under which names |
+//! | `calls` | tools, prompts and resources, through the pipeline |
+//! | `hold`, [`bound`] | results over a client's budget |
 //! | [`mod@reference`] | arguments that name held values |
+//! | [`retry`] | identical calls that are another try |
+//! | `hop` | cursors and task ids of upstreams, as tokens of their caller |
+//! | [`session`] | clients of the older era |
+//! | `bridge` | clients of one era before servers of the other |
+//! | [`front`] | where clients come in |
 //! | [`note`] | what is written beside a held value |
 
 pub mod bound;
+mod bridge;
+mod calls;
+mod catalog;
+pub mod front;
+pub mod gateway;
+mod hold;
+mod hop;
+mod lists;
 pub mod note;
+pub mod options;
 pub mod reference;
+pub mod retry;
+pub mod session;
+mod slot;
+pub mod talk;
 pub mod upstream;
+mod words;
+
+pub use gateway::Gateway;
+pub use options::{Options, ToolRule};
+pub use session::Session;
+pub use talk::{Question, Talk, ToClient};

@@ -18,7 +18,7 @@
 //! | [`bounds`] | how long and how deep a body may be |
 //! | [`sessions`] | who owns a session; rmcp's `SessionStore` |
 //! | [`events`] | what a session has sent; rmcp's `EventStore` |
-//! | `seal`, `sse` | ids of events, as tokens of their owner |
+//! | [`seal`], `sse` | ids of events, as tokens of their owner |
 //! | `late` | keeps the connection up until rmcp says the first thing |
 //! | [`front`] | all of it in order |
 //!
@@ -33,7 +33,7 @@ pub mod era;
 pub mod events;
 pub mod front;
 mod late;
-mod seal;
+pub mod seal;
 pub mod server;
 pub mod sessions;
 mod sse;

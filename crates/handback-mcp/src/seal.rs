@@ -19,23 +19,21 @@ use crate::Clock;
 
 /// Seals and opens the ids of events.
 #[derive(Clone)]
-pub(crate) struct EventIds {
+pub struct EventIds {
     sealer: Arc<Sealer>,
     clock: Clock,
 }
 
 impl EventIds {
-    pub(crate) const fn new(sealer: Arc<Sealer>, clock: Clock) -> Self {
+    /// What seals and opens with this.
+    #[must_use]
+    pub const fn new(sealer: Arc<Sealer>, clock: Clock) -> Self {
         Self { sealer, clock }
     }
 
     /// The id as the client gets it; `None` if it can not be sealed, and then it gets none.
-    pub(crate) fn seal(
-        &self,
-        owner: &VerifiedPrincipal,
-        session: &str,
-        id: &str,
-    ) -> Option<String> {
+    #[must_use]
+    pub fn seal(&self, owner: &VerifiedPrincipal, session: &str, id: &str) -> Option<String> {
         let sealed = self
             .with(owner, session, |bound, now| bound.seal(&mut rand::rng(), now, id.as_bytes()));
         match sealed? {
@@ -48,7 +46,11 @@ impl EventIds {
     }
 
     /// Opens an id, whose payload is what the store of events knows, if it was given to this caller in this session.
-    pub(crate) fn open(
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`].
+    pub fn open(
         &self,
         caller: &VerifiedPrincipal,
         session: &str,
@@ -60,7 +62,8 @@ impl EventIds {
     }
 
     /// What seals them.
-    pub(crate) fn sealer(&self) -> &Sealer {
+    #[must_use]
+    pub fn sealer(&self) -> &Sealer {
         &self.sealer
     }
 

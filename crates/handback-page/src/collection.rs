@@ -8,7 +8,9 @@ use std::fmt::{self, Debug};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use crate::excerpt::{Extent, Located};
 use crate::filter::Filter;
+use crate::json::Pointer;
 use crate::order::Order;
 use crate::scalar::Scalar;
 use crate::schema::Schema;
@@ -42,6 +44,16 @@ pub trait Collection: Debug + Send + Sync {
     ///
     /// [`CollectionError`] of the source, or the first one of `sink`, which ends the scan.
     fn scan(&self, query: &Query, sink: Sink<'_>) -> Result<(), CollectionError>;
+
+    /// The value at a JSON pointer, where the source is one JSON value or a text; of a text there is
+    /// only the whole, at the empty pointer.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectionError`] if the source cannot be read.
+    fn value_at(&self, _pointer: &Pointer, _extent: Extent) -> Result<Located, CollectionError> {
+        Ok(Located::NotJson)
+    }
 
     /// For people who look at what there is.
     ///

@@ -5,6 +5,8 @@
 
 pub mod aql;
 pub mod collection;
+pub mod edits;
+pub mod excerpt;
 pub mod filter;
 pub mod json;
 pub mod keyset;
@@ -20,6 +22,7 @@ pub use collection::{
     About, Collection, CollectionError, Columns, Fetch, Fetched, ItemText, Places, Query, Row,
     Search, Served, Sink, Window,
 };
+pub use excerpt::{Excerpt, Extent, Located};
 pub use filter::{Filter, Member};
 pub use json::{ByteSource, InMemory, JsonCollection, JsonOptions};
 pub use order::{Direction, Nulls, Order, SortKey};

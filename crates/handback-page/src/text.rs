@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::collection::{About, Collection, CollectionError, Fetch, Fetched, Query, Search, Sink};
-use crate::json::ByteSource;
+use crate::excerpt::{Excerpt, Extent, Located};
 use crate::json::listing::{Items, Key, Listing, Visit};
 use crate::json::pick::{Found, Wanted};
 use crate::json::starts::Starts;
-use crate::json::stored::{Block, Stored};
-use crate::json::window::{READ_BYTES, Window};
+use crate::json::stored::{Block, Stored, whole_characters};
+use crate::json::window::{MAX_VALUE_BYTES, READ_BYTES, Window};
+use crate::json::{ByteSource, Pointer};
 use crate::scalar;
 use crate::schema::{Column, Kind, Preset, Schema, Shape};
 
@@ -34,16 +35,32 @@ impl TextCollection {
     ///
     /// # Errors
     ///
-    /// [`CollectionError::Damaged`] if the text is not UTF-8; [`CollectionError::TooLarge`] for a
-    /// line beyond [`MAX_VALUE_BYTES`](crate::json::MAX_VALUE_BYTES); errors of the source.
+    /// [`CollectionError::Damaged`] if the text is not UTF-8; errors of the source.
     pub fn open(source: impl ByteSource + 'static) -> Result<Self, CollectionError> {
-        Self::open_in_chunks(Box::new(source), READ_BYTES)
+        Self::open_bounded(source, MAX_VALUE_BYTES)
     }
 
-    fn open_in_chunks(source: Box<dyn ByteSource>, chunk: usize) -> Result<Self, CollectionError> {
+    /// A text of which no line is read that has more bytes than this: to ask for it, or for anything
+    /// that takes a look at all lines, is [`CollectionError::TooLarge`].
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_bounded(
+        source: impl ByteSource + 'static,
+        longest_line_bytes: usize,
+    ) -> Result<Self, CollectionError> {
+        Self::open_in_chunks(Box::new(source), longest_line_bytes, READ_BYTES)
+    }
+
+    fn open_in_chunks(
+        source: Box<dyn ByteSource>,
+        longest_line_bytes: usize,
+        chunk: usize,
+    ) -> Result<Self, CollectionError> {
         let size = source.size_bytes();
         let starts = line_starts(&*source, chunk)?;
-        let lines = Lines { stored: Stored::new(source, starts) };
+        let lines = Lines { stored: Stored::new(source, starts, longest_line_bytes) };
         let column = |name: &str, kind| Column {
             name: name.to_owned(),
             kind,
@@ -54,6 +71,14 @@ impl TextCollection {
         let schema = Schema::new(columns, vec![LINE.to_owned()], Shape::Closed).with_cheap_counts();
         let listing = Listing::new(lines, Key::Line { name: LINE }, size);
         Ok(Self { listing, schema: Arc::new(schema) })
+    }
+}
+
+impl TextCollection {
+    /// About how many bytes of memory it takes beside its source: more once it was asked.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.listing.items().stored.index_bytes() + self.listing.memory_bytes()
     }
 }
 
@@ -74,6 +99,14 @@ impl Collection for TextCollection {
         self.listing.scan(query, sink)
     }
 
+    fn value_at(&self, pointer: &Pointer, extent: Extent) -> Result<Located, CollectionError> {
+        if !pointer.tokens().is_empty() {
+            return Ok(Located::Nothing);
+        }
+        let source = self.listing.items().stored.source();
+        Excerpt::of(source, 0..source.size_bytes(), "text", extent).map(Located::Found)
+    }
+
     fn about(&self) -> Result<About, CollectionError> {
         let lines = self.listing.items();
         Ok(About {
@@ -85,31 +118,31 @@ impl Collection for TextCollection {
     }
 }
 
+/// Lines may be longer than what is in memory of them.
 fn line_starts(source: &dyn ByteSource, chunk: usize) -> Result<Starts, CollectionError> {
     let (edition, size) = (source.edition(), source.size_bytes());
     let mut starts = Starts::new(size);
     let mut window = Window::new(source, chunk)?;
+    let mut start = 0;
     loop {
-        let base = window.offset(0);
-        let mut start = 0;
         for newline in memchr::memchr_iter(b'\n', window.bytes()) {
-            starts.push(base + start as u64);
-            start = newline + 1;
+            starts.push(start);
+            start = window.offset(newline) + 1;
         }
+        starts.check_count()?;
         if window.is_last() {
-            if start < window.bytes().len() {
-                starts.push(base + start as u64);
-            }
-            window.set_done(window.bytes().len());
-            window.check_utf8()?;
-            starts.check_count()?;
-            starts.finish(size);
             break;
         }
-        window.set_done(start);
-        starts.check_count()?;
+        window.set_done(whole_characters(window.bytes()));
         window.slide()?;
     }
+    if start < size {
+        starts.push(start);
+    }
+    window.set_done(window.bytes().len());
+    window.check_utf8()?;
+    starts.check_count()?;
+    starts.finish(size);
     if source.edition() == edition { Ok(starts) } else { Err(CollectionError::Changed) }
 }
 
@@ -202,7 +235,8 @@ mod tests {
     use crate::schema::FieldPath;
 
     fn open(text: &[u8], chunk: usize) -> Result<TextCollection, CollectionError> {
-        TextCollection::open_in_chunks(Box::new(InMemory::new(text.to_vec(), 0)), chunk)
+        let source = Box::new(InMemory::new(text.to_vec(), 0));
+        TextCollection::open_in_chunks(source, MAX_VALUE_BYTES, chunk)
     }
 
     fn query(collection: &TextCollection, filter: &Value, sort: Option<&str>) -> Query {

@@ -4,11 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use handback_gateway::options as gateway;
+use handback_gateway::upstream::{Place, Spec};
 use handback_identity::Permissions;
 use handback_page::aql::{self, Catalog};
 use handback_token::ring::source::{AtdKeyUse, LoadRingError, LoadedRing, Sources};
 use handback_token::{KeyRing, Mode, SealerConfig, UnixTime};
-use handback_tool::{Registry, RegistryError, Tool};
+use handback_tool::{MAX_RESULT_BYTES, Registry, RegistryError, Tool};
 
 use crate::clock;
 use crate::identity::IdentityMode;
@@ -27,6 +29,16 @@ pub enum StoreChoice {
     Embedded(PathBuf),
     /// Nowhere: what is acknowledged is lost when the process ends.
     Memory,
+}
+
+/// A server to stand before.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct Upstream {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub place: Place,
 }
 
 /// What a server is configured with.
@@ -50,6 +62,8 @@ pub struct ServerConfig {
     pub(crate) tokens: SealerConfig,
     pub(crate) registry: Registry,
     pub(crate) collections: Option<(Catalog, aql::Settings)>,
+    pub(crate) upstreams: Vec<Spec>,
+    pub(crate) gateway: gateway::Options,
     pub(crate) audit: Option<PathBuf>,
     pub(crate) socket: Option<PathBuf>,
     #[cfg(debug_assertions)]
@@ -108,6 +122,8 @@ impl ServerConfig {
             tokens: SealerConfig::default(),
             registry: Registry::new(),
             collections: None,
+            upstreams: Vec::new(),
+            gateway: gateway::Options::default(),
             audit: None,
             socket: None,
             #[cfg(debug_assertions)]
@@ -172,6 +188,30 @@ impl ServerConfig {
     /// Offers these collections as tools.
     pub fn collections(mut self, catalog: Catalog, settings: aql::Settings) -> Self {
         self.collections = Some((catalog, settings));
+        self
+    }
+
+    /// Stands before this server as well.
+    pub fn upstream(mut self, upstream: Upstream) -> Self {
+        let Upstream { name, place } = upstream;
+        let spool = match &self.store {
+            StoreChoice::Embedded(path) => path.with_file_name("spool"),
+            StoreChoice::Memory => std::env::temp_dir(),
+        };
+        self.upstreams.push(Spec {
+            name,
+            place,
+            time_limit: gateway::TIME_LIMIT,
+            answer_bytes_max: MAX_RESULT_BYTES as u64,
+            memory_bytes_max: gateway::MEMORY_BYTES_MAX,
+            spool,
+        });
+        self
+    }
+
+    /// Treats what such servers give in this way.
+    pub fn gateway(mut self, options: gateway::Options) -> Self {
+        self.gateway = options;
         self
     }
 

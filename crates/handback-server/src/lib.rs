@@ -51,9 +51,10 @@ mod server;
 mod tls;
 mod tools;
 
-pub use config::{DEFAULT_LISTEN, ServerConfig, StoreChoice};
+pub use config::{DEFAULT_LISTEN, ServerConfig, StoreChoice, Upstream};
 #[cfg(debug_assertions)]
 pub use faults::{BadKillPoint, KillPoint};
+pub use handback_gateway as gateway;
 pub use identity::{Identity, IdentityMode};
 pub use keys::KeyError;
 pub use limits::Limits;

@@ -158,7 +158,10 @@ impl Router {
         if request.uri().path() == MCP {
             let principal = caller.principal().clone();
             let mut request = request;
-            request.extensions_mut().insert(caller);
+            request.extensions_mut().insert(caller.clone());
+            if let Some(gateway) = &self.tools.gateway_front {
+                return gateway.handle(request, &caller).await.map(ReplyBody::Unsync);
+            }
             let reply = self.tools.mcp.handle(request, &principal).await;
             return reply.map(ReplyBody::Boxed);
         }

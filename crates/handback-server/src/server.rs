@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use handback_gateway::front;
 use handback_identity::{InvalidIdentity, UnixPeers};
 use handback_mcp::server::StdioError;
 use handback_store::{
@@ -104,6 +105,9 @@ pub enum StartError {
     /// MCP on standard input.
     #[error(transparent)]
     Stdio(#[from] StdioError),
+    /// The client of a gateway on standard input.
+    #[error(transparent)]
+    Client(#[from] front::stdio::StdioError),
     /// The UNIX socket.
     #[error("cannot listen on {}", path.display())]
     Socket {
@@ -311,11 +315,22 @@ async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>, router: Arc<Router>) {
 pub async fn serve_stdio(config: ServerConfig, uid: u32) -> Result<(), StartError> {
     let server_id = config.server_id.clone().unwrap_or_else(|| config.ring.id().to_string());
     let peers = UnixPeers::new(&server_id)?;
-    let (_, kv, keys) = open(&config)?;
+    let (log, kv, keys) = open(&config)?;
+    #[cfg(debug_assertions)]
+    let (log, kv) = crate::faults::under(log, kv, config.kill_at);
+    // No streams here.
+    drop(log);
     let time = clock(&config);
     let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
     let tools = Tools::open(ToolParts::of(config, kv, keys.data, sealer), &time)?;
-    Ok(tools.server.for_caller(peers.caller(uid)).serve_stdio().await?)
+    let caller = peers.caller(uid);
+    match tools.gateway {
+        None => Ok(tools.server.for_caller(caller).serve_stdio().await?),
+        Some(gateway) => {
+            let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+            Ok(front::stdio::serve(gateway, caller, input, output).await?)
+        }
+    }
 }
 
 /// What tells the time.

@@ -7,7 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use handback_gateway::front::http::HttpFront;
+use handback_gateway::upstream::Spec;
+use handback_gateway::{Gateway, Options};
 use handback_identity::Permissions;
+use handback_mcp::seal::EventIds;
 use handback_mcp::server::tasks::Tasks;
 use handback_mcp::{About, Front, FrontOptions, McpServer, Stores};
 use handback_page::aql::{self, Catalog};
@@ -40,6 +44,8 @@ const INSTANCE_KEY: &[u8] = b"server/instance";
 pub(crate) struct ToolParts {
     pub(crate) registry: Registry,
     pub(crate) collections: Option<(Catalog, aql::Settings)>,
+    pub(crate) upstreams: Vec<Spec>,
+    pub(crate) gateway: Options,
     pub(crate) permissions: Permissions,
     pub(crate) kv: Arc<dyn Kv>,
     pub(crate) key: DataKey,
@@ -62,7 +68,13 @@ impl ToolParts {
     ) -> Self {
         Self {
             registry: config.registry,
-            collections: config.collections,
+            // What a gateway holds is read with the tools of collections, also if there are none.
+            collections: config.collections.or_else(|| {
+                let reads = !config.upstreams.is_empty();
+                reads.then(|| (Catalog::new(), aql::Settings::default()))
+            }),
+            upstreams: config.upstreams,
+            gateway: config.gateway,
             permissions: config.permissions,
             kv,
             key,
@@ -86,6 +98,9 @@ pub(crate) struct Tools {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) mcp: Front<McpServer>,
     pub(crate) server: McpServer,
+    /// What stands before other servers, if there are any.
+    pub(crate) gateway: Option<Gateway>,
+    pub(crate) gateway_front: Option<HttpFront>,
     pub(crate) gate: Gate,
     pub(crate) time: Time,
     held: CallHeld,
@@ -193,7 +208,25 @@ impl Tools {
         front.gate = Some(gate.clone());
         let offered = server.clone();
         let mcp = Front::new(move || offered.for_session(), stores, front);
-        Ok(Self { pipeline, mcp, server, gate, time: Arc::clone(time), held, journal })
+        let gateway = (!parts.upstreams.is_empty()).then(|| {
+            let (own, pipeline) = (server.clone(), Arc::clone(&pipeline));
+            Gateway::new(parts.upstreams, own, pipeline, parts.gateway)
+        });
+        let gateway_front = gateway.clone().map(|gateway| {
+            let ids = EventIds::new(Arc::clone(sealer), Arc::clone(time));
+            HttpFront::new(gateway, mcp.clone(), ids)
+        });
+        Ok(Self {
+            pipeline,
+            mcp,
+            server,
+            gateway,
+            gateway_front,
+            gate,
+            time: Arc::clone(time),
+            held,
+            journal,
+        })
     }
 
     /// Settles and removes what is over, a bounded piece of it. Blocks.

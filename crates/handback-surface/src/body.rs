@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use http_body_util::combinators::BoxBody;
+use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
@@ -23,6 +23,8 @@ pub enum ReplyBody {
     Made(Making),
     /// A body of another crate.
     Boxed(BoxBody<Bytes, Infallible>),
+    /// One that a single thread reads at a time.
+    Unsync(UnsyncBoxBody<Bytes, Infallible>),
 }
 
 /// The next piece of a body, and what makes the one after it; nothing at the end.
@@ -41,6 +43,7 @@ impl fmt::Debug for ReplyBody {
             Self::Sent(_) => f.write_str("Sent(..)"),
             Self::Made(_) => f.write_str("Made(..)"),
             Self::Boxed(_) => f.write_str("Boxed(..)"),
+            Self::Unsync(_) => f.write_str("Unsync(..)"),
         }
     }
 }
@@ -80,6 +83,7 @@ impl Body for ReplyBody {
                 receiver.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
             Self::Boxed(body) => Pin::new(body).poll_frame(context),
+            Self::Unsync(body) => Pin::new(body).poll_frame(context),
             Self::Made(making) => match making.as_mut().poll(context) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Some((bytes, pieces))) => {
@@ -99,6 +103,7 @@ impl Body for ReplyBody {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
             Self::Boxed(body) => body.is_end_stream(),
+            Self::Unsync(body) => body.is_end_stream(),
             Self::Sent(_) | Self::Made(_) => false,
         }
     }
@@ -109,6 +114,7 @@ impl Body for ReplyBody {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             Self::Boxed(body) => body.size_hint(),
+            Self::Unsync(body) => body.size_hint(),
             Self::Sent(_) | Self::Made(_) => SizeHint::default(),
         }
     }

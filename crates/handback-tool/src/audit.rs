@@ -29,7 +29,7 @@ pub struct AuditLine<'a> {
     pub at_ms: u64,
     /// Which call: lines of one call have the same.
     pub call: &'a str,
-    /// `start` or `end`; `refusal` where what came back was no part of a call, `revocation` where an
+    /// `start` or `end`; `reference` for a held value that was put into the arguments; `refusal` where what came back was no part of a call, `revocation` where an
     /// operator changed what is revoked.
     pub event: &'static str,
     /// Where it came in.
@@ -67,10 +67,13 @@ pub struct AuditLine<'a> {
     /// How long it took, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
+    /// What was passed by reference: from where, to where, how much of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passed: Option<serde_json::Value>,
 }
 
 impl AuditLine<'_> {
-    fn refuse(&mut self, refusal: &Refusal) {
+    pub(crate) fn refuse(&mut self, refusal: &Refusal) {
         let is_cancelled = *refusal == Refusal::Cancelled;
         self.decision = Some(if is_cancelled { "cancelled" } else { "refused" });
         self.reason = Some(refusal.reason());
@@ -198,13 +201,25 @@ impl Entry {
     }
 
     /// The end of a call that was checked and not made.
-    pub(crate) fn end_checked(mut self, ended: &Result<(), Refusal>) {
-        self.is_over = true;
-        let mut line = self.line("end");
-        match ended {
+    pub(crate) fn end_checked(self, ended: &Result<(), Refusal>) {
+        self.end_with(|line| match ended {
             Ok(()) => line.decision = Some("checked"),
             Err(refusal) => line.refuse(refusal),
-        }
+        });
+    }
+
+    /// A held value that was put into the arguments.
+    pub(crate) fn passed(&self, what: serde_json::Value) {
+        let mut line = self.line("reference");
+        line.passed = Some(what);
+        self.sink.write(&line);
+    }
+
+    /// The end of a call, as it is said.
+    pub(crate) fn end_with(mut self, say: impl FnOnce(&mut AuditLine<'_>)) {
+        self.is_over = true;
+        let mut line = self.line("end");
+        say(&mut line);
         self.sink.write(&line);
     }
 
@@ -227,6 +242,7 @@ impl Entry {
             reason: self.noted.reason.get().copied(),
             minted: None,
             duration_us: duration.map(|micros| u64::try_from(micros).unwrap_or(u64::MAX)),
+            passed: None,
         }
     }
 }

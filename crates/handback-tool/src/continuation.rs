@@ -143,7 +143,19 @@ impl<'a> Binding<'a> {
         arguments: &Value,
         text: &str,
     ) -> Result<(RoundId, Memory, Opened<State>), Refusal> {
-        let bound = self.bound::<State>(Some(&args_fingerprint_without(arguments, &[])))?;
+        let arguments = args_fingerprint_without(arguments, &[]);
+        let (round, rest, opened) = self.open_round(Some(&arguments), text)?;
+        let memory = serde_json::from_slice(&rest).map_err(|_| Reason::Malformed)?;
+        Ok((round, memory, opened))
+    }
+
+    /// Opens a round of an exchange: its id, and what is remembered, as bytes.
+    pub(crate) fn open_round(
+        &self,
+        arguments: Option<&ArgsFingerprint>,
+        text: &str,
+    ) -> Result<(RoundId, Vec<u8>, Opened<State>), Refusal> {
+        let bound = self.bound::<State>(arguments)?;
         let opened = bound.open(text, self.now).map_err(|refused| refused.reason())?;
         if self.revocations.is_stale(self.now_ms) {
             return Err(Refusal::Unavailable);
@@ -152,8 +164,7 @@ impl<'a> Binding<'a> {
         let (flags, body) = opened.payload().split_first().ok_or(Reason::Malformed)?;
         let (round, rest) = body.split_first_chunk().ok_or(Reason::Malformed)?;
         let rest = self.unspilled(*flags, rest)?;
-        let memory = serde_json::from_slice(&rest).map_err(|_| Reason::Malformed)?;
-        Ok((RoundId(*round), memory, opened))
+        Ok((RoundId(*round), rest, opened))
     }
 
     /// Seals the place of the next page.
@@ -199,14 +210,31 @@ impl<'a> Binding<'a> {
         round: RoundId,
         memory: &Memory,
     ) -> Result<String, Refusal> {
-        let bound = self.bound::<State>(Some(&args_fingerprint_without(arguments, &[])))?;
+        let arguments = args_fingerprint_without(arguments, &[]);
         let rest = serde_json::to_vec(memory).map_err(|_| Refusal::Broken)?;
+        let before = match brought {
+            Brought::Round { opened, .. } => Some(opened),
+            _ => None,
+        };
+        self.seal_round(rng, Some(&arguments), before, round, &rest)
+    }
+
+    /// Seals a round of an exchange, which may follow another one.
+    pub(crate) fn seal_round(
+        &self,
+        rng: &mut dyn CryptoRng,
+        arguments: Option<&ArgsFingerprint>,
+        before: Option<&Opened<State>>,
+        round: RoundId,
+        rest: &[u8],
+    ) -> Result<String, Refusal> {
+        let bound = self.bound::<State>(arguments)?;
         let mut head = vec![0];
         head.extend_from_slice(&round.0);
-        let payload = self.spilled(head, &rest, bound.payload_capacity(), STATE_SPILL_S)?;
-        let token = match brought {
-            Brought::Round { opened, .. } => bound.seal_after(opened, rng, self.now, &payload),
-            _ => bound.seal(rng, self.now, &payload),
+        let payload = self.spilled(head, rest, bound.payload_capacity(), STATE_SPILL_S)?;
+        let token = match before {
+            Some(opened) => bound.seal_after(opened, rng, self.now, &payload),
+            None => bound.seal(rng, self.now, &payload),
         };
         Ok(token.map_err(|error| unsealed(&error))?.into_string())
     }
@@ -228,6 +256,9 @@ impl<'a> Binding<'a> {
             Context::new(self.principal.caller(), self.request.operation).name(&self.request.name);
         if let Some(arguments) = arguments {
             context = context.arguments(arguments);
+        }
+        if let Some(upstream) = &self.request.upstream {
+            context = context.upstream(upstream);
         }
         if let Some(client) = &self.request.client {
             context = context.client(client);

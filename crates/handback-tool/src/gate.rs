@@ -61,6 +61,12 @@ impl Gate {
         &self.revocations
     }
 
+    /// The time.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
     /// Writes down that something was refused, and why.
     pub fn refused(&self, back: &Back<'_>, reason: &'static str) {
         let presented = Some(TokenFingerprint::of(back.text).to_string());
@@ -139,6 +145,7 @@ impl Gate {
             reason,
             minted: None,
             duration_us: None,
+            passed: None,
         });
     }
 }

@@ -24,6 +24,7 @@ mod outcome;
 mod pipeline;
 mod record;
 mod registry;
+mod relay;
 mod request;
 mod revoked;
 mod tool;
@@ -40,6 +41,7 @@ pub use limits::{IN_FLIGHT_MAX, Rate};
 pub use outcome::{Content, Outcome, Position, ToolError, ToolResult};
 pub use pipeline::{CallHeld, CallJournal, MAX_RESULT_BYTES, Pipeline, PipelineParts};
 pub use registry::{MAX_ARGUMENTS_DEPTH, Registered, Registry, RegistryError};
+pub use relay::{Claim, Entered, Failure, Made, Relay, Relayed, RoundOpened};
 pub use request::{
     Answer, Arguments, Continuation, MAX_KEY_CHARS, Refusal, Reply, Request, Surface,
 };

@@ -110,18 +110,18 @@ pub enum Content {
 }
 
 /// Bytes of a JSON text inside a JSON text: as a string, which can hold all of them.
-mod raw {
+pub(crate) mod raw {
     use bytes::Bytes;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(bytes: &Bytes, out: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(bytes: &Bytes, out: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(bytes) {
             Ok(text) => out.serialize_str(text),
             Err(_) => Err(serde::ser::Error::custom("not UTF-8")),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
         Ok(String::deserialize(from)?.into())
     }
 }

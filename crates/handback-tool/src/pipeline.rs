@@ -54,7 +54,7 @@ const JOIN_PAUSE: Duration = Duration::from_millis(25);
 
 /// How much longer than its limit a call is waited for: a tool that does not let its timer fire is
 /// left to itself.
-const TIME_LIMIT_GRACE: Duration = Duration::from_secs(1);
+pub(crate) const TIME_LIMIT_GRACE: Duration = Duration::from_secs(1);
 
 /// What a pipeline is made of.
 #[derive(Debug)]
@@ -82,11 +82,11 @@ pub struct PipelineParts {
 
 /// Makes calls. All surfaces share one.
 pub struct Pipeline {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
-struct Shared {
-    parts: PipelineParts,
+pub(crate) struct Shared {
+    pub(crate) parts: PipelineParts,
     places: Places,
     rates: Rates,
     flights: Flights,
@@ -126,6 +126,12 @@ impl Pipeline {
     #[must_use]
     pub fn sealer(&self) -> &Sealer {
         &self.shared.parts.sealer
+    }
+
+    /// Where values are held, for surfaces that keep what they hand out.
+    #[must_use]
+    pub fn held(&self) -> &CallHeld {
+        &self.shared.parts.held
     }
 
     /// What may be written for an argument of something that this caller may call.
@@ -214,8 +220,15 @@ struct Checked {
     stop: CancellationToken,
 }
 
+/// Who waits for the journal, and for how long.
+pub(crate) struct Waits<'a> {
+    pub(crate) principal: &'a VerifiedPrincipal,
+    pub(crate) cancel: &'a CancellationToken,
+    pub(crate) time_limit: Duration,
+}
+
 /// What the journal says.
-enum Turn {
+pub(crate) enum Turn {
     /// Make the call.
     Make(Permit),
     /// It was made, and this came of it.
@@ -255,9 +268,19 @@ impl Drop for Delivered {
 
 /// The right to make a call, and the duty to record what came of it, if it is to be.
 #[derive(Default)]
-struct Permit {
-    reservation: Option<Reservation>,
+pub(crate) struct Permit {
+    pub(crate) reservation: Option<Reservation>,
     flight: Option<Flight>,
+}
+
+/// How a call ended that was made.
+pub(crate) enum Ran {
+    /// In this way, which is recorded.
+    Ended(Recorded),
+    /// In this way, and without an effect: it may be made again.
+    NoEffect(Recorded),
+    /// Nobody knows how.
+    Not(Refusal),
 }
 
 impl Shared {
@@ -266,7 +289,7 @@ impl Shared {
     async fn run(self: &Arc<Self>, request: Request) -> Result<Answer, Refusal> {
         let (call, checked, place) = self.try_out(request).await?;
         let wanted = call.to_be_recorded(&checked)?;
-        let (recorded, is_replay) = match self.reserve(&call, wanted).await? {
+        let (recorded, is_replay) = match self.reserve(&call.waits(), wanted).await? {
             Turn::Made(recorded) => (recorded, true),
             Turn::Make(permit) => (self.perform(&call, checked, permit, place).await?, false),
         };
@@ -291,7 +314,7 @@ impl Shared {
     }
 
     /// Counts a call of this caller.
-    fn admit(&self, principal: &VerifiedPrincipal) -> Result<Place, Refusal> {
+    pub(crate) fn admit(&self, principal: &VerifiedPrincipal) -> Result<Place, Refusal> {
         let place = self.places.take(principal)?;
         self.rates.take(principal, Instant::now())?;
         Ok(place)
@@ -347,14 +370,18 @@ impl Shared {
 
     /// One atomic step for the idempotency key, for what is redeemed once, or for both. Who wants
     /// what somebody is at waits for it.
-    async fn reserve(&self, call: &Call, wanted: Option<CallRequest>) -> Result<Turn, Refusal> {
-        if call.request.cancel.is_cancelled() {
+    pub(crate) async fn reserve(
+        &self,
+        waits: &Waits<'_>,
+        wanted: Option<CallRequest>,
+    ) -> Result<Turn, Refusal> {
+        if waits.cancel.is_cancelled() {
             return Err(Refusal::Cancelled);
         }
         let Some(wanted) = wanted else {
             return Ok(Turn::Make(Permit::default()));
         };
-        let until = tokio::time::Instant::now() + call.tool.definition().time_limit;
+        let until = tokio::time::Instant::now() + waits.time_limit;
         loop {
             let journal = Arc::clone(&self.parts.journal);
             let reserve = move |_: &CallJournal, now_ms| {
@@ -367,7 +394,7 @@ impl Shared {
                     return Ok(Turn::Make(Permit { reservation: Some(reservation), flight }));
                 }
                 Reserved::Committed { outcome, .. } => {
-                    return self.read(call, outcome).await.map(Turn::Made);
+                    return self.read(waits.principal, outcome).await.map(Turn::Made);
                 }
                 Reserved::Mismatch => return Err(Refusal::Mismatch),
                 Reserved::Replayed => return Err(Reason::Replayed.into()),
@@ -383,7 +410,7 @@ impl Shared {
             };
             tokio::select! {
                 () = over => {}
-                () = call.request.cancel.cancelled() => return Err(Refusal::Cancelled),
+                () = waits.cancel.cancelled() => return Err(Refusal::Cancelled),
                 () = tokio::time::sleep_until(until) => return Err(Refusal::InFlight),
             }
         }
@@ -431,10 +458,9 @@ impl Shared {
         permit: Permit,
         place: Place,
     ) -> Result<Recorded, Refusal> {
-        let Permit { mut reservation, flight } = permit;
         let Unit { name, time_limit, context, position, asks_again, ready, stop, principal } = unit;
-        let ended = match asks_again {
-            Some(asked) => Ok(asked),
+        let ran = match asks_again {
+            Some(asked) => Ran::Ended(asked),
             None => {
                 let called = AssertUnwindSafe(ready.call(context, position)).catch_unwind();
                 let called = tokio::select! {
@@ -444,25 +470,45 @@ impl Shared {
                     called = tokio::time::timeout(time_limit, called) => Some(called),
                 };
                 match called {
-                    None => Err(Refusal::Cancelled),
-                    Some(Err(_)) => Err(Refusal::TimedOut),
+                    None => Ran::Not(Refusal::Cancelled),
+                    Some(Err(_)) => Ran::Not(Refusal::TimedOut),
                     Some(Ok(Err(panic))) => {
                         tracing::error!(tool = name, panic = panic_text(&*panic), "a tool broke");
-                        Err(Refusal::Broken)
+                        Ran::Not(Refusal::Broken)
                     }
-                    Some(Ok(Ok(Ok(outcome)))) => Ok(recorded(outcome)),
+                    Some(Ok(Ok(Ok(outcome)))) => Ran::Ended(recorded(outcome)),
                     Some(Ok(Ok(Err(error)))) => {
                         let ToolError { message, data, code, has_no_effect } = error;
-                        if has_no_effect && let Some(mut reserved) = reservation.take() {
-                            let release = move |journal: &CallJournal, now| {
-                                journal.release(&mut reserved, now)
-                            };
-                            self.journal(release).await?;
-                        }
-                        Ok(Recorded::Failed { message, data, code })
+                        let failed = Recorded::Failed { message, data, code };
+                        if has_no_effect { Ran::NoEffect(failed) } else { Ran::Ended(failed) }
                     }
                 }
             }
+        };
+        self.conclude(&name, &principal, ran, permit, place).await
+    }
+
+    /// Records how a call ended, if it is to be.
+    pub(crate) async fn conclude(
+        &self,
+        name: &str,
+        principal: &VerifiedPrincipal,
+        ran: Ran,
+        permit: Permit,
+        place: Place,
+    ) -> Result<Recorded, Refusal> {
+        let Permit { mut reservation, flight } = permit;
+        let ended = match ran {
+            Ran::Ended(recorded) => Ok(recorded),
+            Ran::NoEffect(recorded) => {
+                if let Some(mut reserved) = reservation.take() {
+                    let release =
+                        move |journal: &CallJournal, now| journal.release(&mut reserved, now);
+                    self.journal(release).await?;
+                }
+                Ok(recorded)
+            }
+            Ran::Not(refusal) => Err(refusal),
         };
         let ended = ended.map(|recorded| recorded.or_fault(self.parts.result_bytes_max));
         if let Ok(Recorded::NotJson) = &ended {
@@ -472,7 +518,7 @@ impl Shared {
             match &ended {
                 Ok(recorded) => {
                     let outcome = recorded.to_bytes().ok_or(Refusal::Broken)?;
-                    let held = self.parts.held.clone();
+                    let (held, principal) = (self.parts.held.clone(), principal.clone());
                     let commit = move |journal: &CallJournal, now| {
                         let rng = &mut rand::rng();
                         journal.commit_any(
@@ -535,8 +581,12 @@ impl Shared {
     }
 
     /// An outcome of the journal.
-    async fn read(&self, call: &Call, outcome: journal::Outcome) -> Result<Recorded, Refusal> {
-        let principal = call.request.caller.principal().clone();
+    async fn read(
+        &self,
+        principal: &VerifiedPrincipal,
+        outcome: journal::Outcome,
+    ) -> Result<Recorded, Refusal> {
+        let principal = principal.clone();
         let held = self.parts.held.clone();
         let read = move |journal: &CallJournal, now| {
             journal.outcome_bytes(&outcome, &principal, &held, RECORD_BYTES_MAX, now)
@@ -578,7 +628,8 @@ impl Shared {
             }
             Recorded::Failed { message, data, code } => Reply::Failed { message, data, code },
             Recorded::TooLarge => return Err(Refusal::TooLarge),
-            Recorded::NotJson => return Err(Refusal::Broken),
+            // Of a tool that is not ours: the scope of a call has its upstream in it.
+            Recorded::Relayed(_) | Recorded::NotJson => return Err(Refusal::Broken),
         })
     }
 }
@@ -596,10 +647,10 @@ struct Unit {
 }
 
 /// A call in a task. Dropped, it ends the call, unless that runs on.
-struct Task {
-    handle: JoinHandle<Result<Recorded, Refusal>>,
-    cancel: CancellationToken,
-    runs_on: bool,
+pub(crate) struct Task {
+    pub(crate) handle: JoinHandle<Result<Recorded, Refusal>>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) runs_on: bool,
 }
 
 impl Drop for Task {
@@ -612,6 +663,14 @@ impl Drop for Task {
 }
 
 impl Call {
+    fn waits(&self) -> Waits<'_> {
+        Waits {
+            principal: self.request.caller.principal(),
+            cancel: &self.request.cancel,
+            time_limit: self.tool.definition().time_limit,
+        }
+    }
+
     /// What the journal is to know of this call, if anything: calls without a key that redeem
     /// nothing are not recorded.
     fn to_be_recorded(&self, checked: &Checked) -> Result<Option<CallRequest>, Refusal> {
@@ -722,7 +781,7 @@ fn recorded(outcome: Outcome) -> Recorded {
     }
 }
 
-fn is_key(key: &str) -> bool {
+pub(crate) fn is_key(key: &str) -> bool {
     (1..=MAX_KEY_CHARS).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
 }
 

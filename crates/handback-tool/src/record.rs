@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::continuation::RoundId;
 use crate::input::{InputRequest, Inputs};
 use crate::outcome::{Content, Position};
+use crate::relay::Relayed;
 
 /// Levels of arrays and objects in a value that a tool gives, at most. Readers of JSON stop at about
 /// 128, ours as well, and records and answers put levels of their own around a value.
@@ -32,6 +33,8 @@ pub(crate) enum Recorded {
         data: Option<Value>,
         code: Option<i32>,
     },
+    /// What an upstream gave.
+    Relayed(Relayed),
     /// It was done, and what it gave is larger, or deeper, than anything that is kept.
     TooLarge,
     /// It was done, and what it gave as JSON is none.
@@ -70,6 +73,7 @@ impl Recorded {
             }
             Self::Failed { data, .. } => data.into_iter().collect(),
             Self::Done(Content::Text(_) | Content::Raw(_) | Content::Held(_))
+            | Self::Relayed(_)
             | Self::TooLarge
             | Self::NotJson => Vec::new(),
         };
@@ -104,6 +108,7 @@ impl Recorded {
         let is_short = match self {
             Self::Done(Content::Text(text)) => return text.len() > limit,
             Self::Done(Content::Raw(bytes)) => return bytes.len() > limit || is_deep(bytes),
+            Self::Relayed(relayed) => return relayed.json.len() > limit,
             Self::Done(Content::Value(value) | Content::Result(value)) => fits(value),
             Self::Page { items, .. } => items.iter().all(fits),
             Self::NeedsInput { inputs, answers, state, .. } => {

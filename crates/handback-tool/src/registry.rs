@@ -151,6 +151,12 @@ impl Registry {
         self.allows(caller, &entry.definition).then(|| (Arc::clone(entry), arguments))
     }
 
+    /// Whether this caller may use what is not registered here, under the name that it goes by.
+    #[must_use]
+    pub fn allows_name(&self, caller: &Caller, name: &str) -> bool {
+        self.permissions.allows::<&str>(caller, name, &[])
+    }
+
     fn allows(&self, caller: &Caller, definition: &Definition) -> bool {
         self.permissions.allows(caller, &definition.name, &definition.scopes)
     }

@@ -28,11 +28,11 @@ enum Told {
 
 /// Has what is told written, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Log(SyncSender<Told>);
+pub(crate) struct Log(SyncSender<Told>);
 
 impl Log {
     /// Starts to write. Without a thread, or if somebody else writes already, nothing is.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (lines, told) = sync_channel(LINES);
         let writes = thread::Builder::new().name("log".to_owned()).spawn(move || write(&told));
         if writes.is_ok() {

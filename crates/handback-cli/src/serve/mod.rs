@@ -1,6 +1,7 @@
 //! `handback serve`.
 
-mod log;
+pub(crate) mod log;
+pub(crate) mod upstream;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,7 +10,8 @@ use std::path::PathBuf;
 use clap::Args;
 use handback_server::demo::{self, Endpoints};
 use handback_server::file::{Host, Origin, Parsed, Settings, Within};
-use handback_server::{Reload, Server, ServerConfig, StartError, serve_stdio};
+use handback_server::gateway::bound::Budget;
+use handback_server::{Reload, Server, ServerConfig, StartError, Upstream, serve_stdio};
 use handback_tool::Registry;
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -66,6 +68,16 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     no_demo: bool,
 
+    /// An MCP server to stand before, such as `files=npx -y @scope/server /home` or
+    /// `shop=https://shop.example/mcp`; may be repeated
+    #[arg(long, value_name = "NAME=URL|COMMAND", value_parser = upstream::parse)]
+    upstream: Vec<Upstream>,
+
+    /// How much of a result of such a server a client gets at once, in bytes (`64KiB`) or tokens
+    /// (`10000t`); the rest is held
+    #[arg(long, value_name = "SIZE", requires = "upstream")]
+    budget: Option<Budget>,
+
     /// Do not sign events
     #[arg(long)]
     no_signing: bool,
@@ -102,6 +114,10 @@ impl ServeArgs {
         }
         if self.demo || self.no_demo {
             settings.demo = Some(self.demo);
+        }
+        if settings.demo.is_none() && !self.upstream.is_empty() {
+            // There is something else to show.
+            settings.demo = Some(false);
         }
         if self.no_signing {
             settings.signing = false;
@@ -165,6 +181,13 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         let catalog = collections::configured(sources, output)?;
         config = config.collections(catalog, settings.page_settings()?);
     }
+    let upstreams = settings.upstreams(&config::text_variable)?;
+    for upstream in upstreams.into_iter().chain(args.upstream.iter().cloned()) {
+        config = config.upstream(upstream);
+    }
+    let mut options = settings.gateway_options()?;
+    options.budget = args.budget.unwrap_or(options.budget);
+    config = config.gateway(options);
     #[cfg(debug_assertions)]
     {
         config = config::faults(config);
@@ -295,7 +318,7 @@ fn hinted(failure: Failure) -> Failure {
     }
 }
 
-fn failure(error: StartError) -> Failure {
+pub(crate) fn failure(error: StartError) -> Failure {
     let hint = match &error {
         StartError::NotLoopback(_) => Some(NOT_LOOPBACK),
         StartError::Listen { .. } => Some("another server may be running; --listen takes another"),

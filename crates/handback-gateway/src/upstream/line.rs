@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use handback_identity::Caller;
 use handback_mcp::Era;
+use handback_mcp::server::McpServer;
 use handback_mcp::wire::Id;
 use tokio::sync::mpsc;
 
@@ -178,10 +180,7 @@ impl Line {
         opening: Opening,
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Result<Self, LineError> {
-        let era = match opening {
-            Opening::Modern => Era::Modern,
-            Opening::Legacy { .. } => Era::Legacy,
-        };
+        let era = era_of(&opening);
         let way = match &spec.place {
             Place::Command { program, args, env } => {
                 Way::Stdio(Stdio::start(spec, (program, args, env), era, spontaneous)?)
@@ -200,6 +199,34 @@ impl Line {
             }
         };
         let inner = Inner { way, era, hello, time_limit: spec.time_limit };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// A line to our own tools, in this process, for one caller.
+    ///
+    /// # Errors
+    ///
+    /// [`LineError`] if it does not come about.
+    pub async fn open_own(
+        server: &McpServer,
+        caller: &Caller,
+        opening: Opening,
+        spontaneous: mpsc::Sender<Spontaneous>,
+    ) -> Result<Self, LineError> {
+        let era = era_of(&opening);
+        let (ours, theirs) = tokio::io::duplex(OWN_BYTES_WAITING);
+        let server = server.clone().for_caller(caller.clone());
+        tokio::spawn(async move {
+            if let Err(error) = server.serve_io(tokio::io::split(theirs)).await {
+                tracing::debug!(%error, "our own tools were left");
+            }
+        });
+        let stdio = Stdio::over(OWN, tokio::io::split(ours), era, spontaneous);
+        let hello = match opening {
+            Opening::Modern => None,
+            Opening::Legacy { initialize } => Some(stdio.begin(initialize, OWN_TIME_LIMIT).await?),
+        };
+        let inner = Inner { way: Way::Stdio(stdio), era, hello, time_limit: OWN_TIME_LIMIT };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -264,6 +291,22 @@ impl Line {
             Way::Stdio(stdio) => stdio.say(message),
             Way::Http(http) => http.say(method, message, self.inner.time_limit).await,
         }
+    }
+}
+
+/// Bytes that wait between us and our own tools.
+const OWN_BYTES_WAITING: usize = 64 << 10;
+
+/// The name of our own tools in the log.
+const OWN: &str = "handback";
+
+/// How long our own tools may take: longer than any of them may by itself.
+const OWN_TIME_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+const fn era_of(opening: &Opening) -> Era {
+    match opening {
+        Opening::Modern => Era::Modern,
+        Opening::Legacy { .. } => Era::Legacy,
     }
 }
 

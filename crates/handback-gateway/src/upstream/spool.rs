@@ -29,6 +29,13 @@ impl Limits {
             folder: spec.spool.clone(),
         })
     }
+
+    /// Of what is said in this process, which has bounds of its own.
+    pub(super) fn in_process() -> Arc<Self> {
+        let bytes = 512 << 20;
+        let folder = std::env::temp_dir();
+        Arc::new(Self { memory_bytes_max: bytes, answer_bytes_max: bytes as u64, folder })
+    }
 }
 
 /// All bytes of a message.

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use handback_mcp::Era;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufWriter};
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufWriter};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -78,6 +77,41 @@ impl Stdio {
             closed_too.cancel();
         });
         Ok(Self { ears, queue, closing, closed })
+    }
+
+    /// A line over pipes of this process.
+    pub(super) fn over(
+        name: &str,
+        (input, output): (
+            impl AsyncRead + Send + Unpin + 'static,
+            impl AsyncWrite + Send + Unpin + 'static,
+        ),
+        era: Era,
+        spontaneous: mpsc::Sender<Spontaneous>,
+    ) -> Self {
+        let ears = Arc::new(Ears::new(name, era, spontaneous));
+        let (sender, receiver) = mpsc::channel(QUEUED_MAX);
+        let queue = Queue { sender, bytes: Arc::default() };
+        let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
+        let queued = (receiver, Arc::clone(&queue.bytes));
+        let writing = write(output, queued, closing.clone());
+        let (ears_too, replies) = (Arc::clone(&ears), queue.downgrade());
+        let reader = Reader { ears: ears_too, replies, limits: Limits::in_process() };
+        let (closing_too, closed_too) = (closing.clone(), closed.clone());
+        tokio::spawn(async move {
+            let writing = async {
+                writing.await;
+                std::future::pending().await
+            };
+            // There is no program that could be watched: it is gone when nobody wants it.
+            let watched = closing_too.clone().cancelled_owned();
+            tokio::select! {
+                () = reader.run(input, watched, closing_too) => {}
+                () = writing => {}
+            }
+            closed_too.cancel();
+        });
+        Self { ears, queue, closing, closed }
     }
 
     /// The handshake of the older era. Returns what the upstream says of itself.
@@ -216,7 +250,7 @@ impl Replies {
 
 /// Writes what waits, until nothing does and nobody can say anything any more; then the input ends.
 async fn write(
-    stdin: ChildStdin,
+    stdin: impl AsyncWrite + Unpin,
     (mut queue, bytes): (mpsc::Receiver<Bytes>, Arc<AtomicUsize>),
     closing: CancellationToken,
 ) {
@@ -229,7 +263,7 @@ async fn write(
             () = closing.cancelled() => 0,
         };
         if taken == 0 {
-            return;
+            break;
         }
         for message in batch.drain(..) {
             let written = stdin.write_all(&message).await;
@@ -242,6 +276,8 @@ async fn write(
             return;
         }
     }
+    // A pipe within this process does not end by being dropped.
+    let _ = stdin.shutdown().await;
 }
 
 /// Reads what the program says.
@@ -258,7 +294,7 @@ impl Reader {
     /// Reads until the program has ended, or says nothing sensible and was ended.
     async fn run(
         &self,
-        mut stdout: ChildStdout,
+        mut stdout: impl AsyncRead + Unpin,
         watched: impl Future<Output = ()>,
         closing: CancellationToken,
     ) {
@@ -299,7 +335,7 @@ impl Reader {
         closing.cancel();
     }
 
-    async fn read(&self, stdout: &mut ChildStdout) -> Result<(), Broken> {
+    async fn read(&self, stdout: &mut (impl AsyncRead + Unpin)) -> Result<(), Broken> {
         let mut buffer = BytesMut::with_capacity(READ_BYTES);
         let mut large = LargeLine::new(&self.limits);
         // How much of the buffer has no end of a line in it.

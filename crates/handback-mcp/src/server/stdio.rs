@@ -2,6 +2,7 @@
 
 use rmcp::service::{ServerInitializeError, serve_server};
 use rmcp::transport::stdio;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::McpServer;
 
@@ -19,8 +20,21 @@ impl McpServer {
     ///
     /// [`StdioError`] if the client does not speak the protocol, or something broke.
     pub async fn serve_stdio(self) -> Result<(), StdioError> {
+        self.serve_io(stdio()).await
+    }
+
+    /// The same over other pipes.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn serve_io<R, W>(self, pipes: (R, W)) -> Result<(), StdioError>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
         let failed = |error: &dyn std::fmt::Display| StdioError(error.to_string());
-        let running = match serve_server(self, stdio()).await {
+        let running = match serve_server(self, pipes).await {
             Ok(running) => running,
             // Who wants to know what a server can do asks that, and leaves.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),

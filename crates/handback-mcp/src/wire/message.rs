@@ -44,6 +44,13 @@ impl<'a> Id<'a> {
         Id(Cow::Owned(number.to_string()))
     }
 
+    /// The id whose JSON this is.
+    #[must_use]
+    pub fn of_json(json: &'a str) -> Option<Self> {
+        let raw: &RawValue = serde_json::from_str(json).ok()?;
+        Self::read(raw).ok()
+    }
+
     /// Its JSON.
     #[must_use]
     pub fn as_json(&self) -> &str {

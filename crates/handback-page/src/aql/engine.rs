@@ -17,7 +17,7 @@ use super::request;
 use super::settings::{Settings, SettingsError};
 use super::snapshot::Snapshot;
 use super::table::{Operation, Table};
-use super::{introspect, sort, tools};
+use super::{derive, introspect, sort, tools};
 use crate::collection::{Collection, Fetch, ItemText, Places, Query, Search, Window};
 use crate::filter::{Filter, FilterError};
 use crate::project::Selection;
@@ -56,9 +56,9 @@ pub struct Call<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the profile of the specification names these")]
 pub enum Endpoint {
-    /// `mcp_aql_create`.
+    /// `mcp_aql_create`: what makes something new.
     Create,
-    /// `mcp_aql_read`: where all operations of this crate are.
+    /// `mcp_aql_read`: what reads.
     Read,
     /// `mcp_aql_update`.
     Update,
@@ -71,7 +71,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
             Self::Read => "read",
@@ -254,6 +254,8 @@ impl Engine {
             Operation::CountElements => {
                 self.count(call, params).and_then(|data| self.data_of(operation, &data, budget))
             }
+            Operation::DeriveElement => derive::answer(call, params, rng)
+                .and_then(|data| self.data_of(operation, &data, budget)),
             Operation::ListCollections
             | Operation::ListElements
             | Operation::SearchElements
@@ -411,18 +413,7 @@ impl Engine {
         if let Some(own) = call.own
             && Handle::is_handle_shaped(name)
         {
-            let handle = Handle::parse(name).map_err(|error| {
-                Failure::handle(match error {
-                    HandleError::Mistyped => HandleRefusal::Mistyped,
-                    _ => HandleRefusal::Invalid,
-                })
-            })?;
-            return own.collection(handle).map_err(|error| match error {
-                OwnError::Unknown => Failure::handle(HandleRefusal::Invalid),
-                OwnError::Revoked => Failure::handle(HandleRefusal::Revoked),
-                OwnError::Expired => Failure::handle(HandleRefusal::Expired),
-                OwnError::Collection(error) => Failure::collection(error, name, None),
-            });
+            return own.collection(handle(name)?).map_err(|error| own_failure(error, name));
         }
         let collection = self.catalog.collection(name);
         collection.map(Arc::clone).ok_or_else(|| Failure::not_found("collection", name))
@@ -451,6 +442,26 @@ impl Engine {
     }
 }
 
+/// The handle that a name of its shape is.
+pub(crate) fn handle(name: &str) -> Result<Handle, Failure> {
+    Handle::parse(name).map_err(|error| {
+        Failure::handle(match error {
+            HandleError::Mistyped => HandleRefusal::Mistyped,
+            _ => HandleRefusal::Invalid,
+        })
+    })
+}
+
+/// Why a handle gives nothing.
+pub(crate) fn own_failure(error: OwnError, name: &str) -> Failure {
+    match error {
+        OwnError::Unknown => Failure::handle(HandleRefusal::Invalid),
+        OwnError::Revoked => Failure::handle(HandleRefusal::Revoked),
+        OwnError::Expired => Failure::handle(HandleRefusal::Expired),
+        OwnError::Collection(error) => Failure::collection(error, name, None),
+    }
+}
+
 /// What comes of one operation.
 pub(crate) enum Done {
     Answer(Answer),
@@ -463,14 +474,15 @@ fn operation_of(request: &Value) -> Option<Operation> {
 }
 
 fn check_endpoint(operation: Operation, endpoint: Endpoint) -> Result<(), Failure> {
-    if matches!(endpoint, Endpoint::Read | Endpoint::Single) {
+    let expected = operation.endpoint();
+    if endpoint == expected || endpoint == Endpoint::Single {
         return Ok(());
     }
-    let (name, actual) = (operation.name(), endpoint.name());
+    let (name, expected, actual) = (operation.name(), expected.name(), endpoint.name());
     Err(Failure::new(
         Code::EndpointMismatch,
-        format!("Operation '{name}' belongs to the endpoint 'read', not '{actual}'"),
-        json!({"operation": name, "expected_endpoint": "read", "actual_endpoint": actual}),
+        format!("Operation '{name}' belongs to the endpoint '{expected}', not '{actual}'"),
+        json!({"operation": name, "expected_endpoint": expected, "actual_endpoint": actual}),
     ))
 }
 

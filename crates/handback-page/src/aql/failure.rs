@@ -352,6 +352,7 @@ impl Failure {
             CollectionError::TooLarge { what, limit, unit } => {
                 let kind = match what {
                     "snapshot" => "snapshot_size",
+                    "held value" => "held_size",
                     "search" => "search_words",
                     "statement" => "statement_size",
                     _ => "response_size",
@@ -374,6 +375,12 @@ impl Failure {
             }
         };
         Self { inside, ..failure }
+    }
+
+    /// With what the caller can do about it.
+    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
+        self.details.insert("hint".to_owned(), hint.into());
+        self
     }
 
     fn unavailable(name: &str, why: &str) -> Self {

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::engine::{Call, Engine};
+use super::engine::{Call, Endpoint, Engine};
 use super::failure::Failure;
 use super::params::Params;
 use super::settings::Settings;
@@ -97,8 +97,8 @@ fn add_pagination(block: &mut Value, settings: &Settings) {
 fn summary(operation: Operation, settings: &Settings) -> Value {
     let mut summary = json!({
         "name": operation.name(),
-        "semantic_category": "READ",
-        "endpoint": "read",
+        "semantic_category": operation.endpoint().name().to_ascii_uppercase(),
+        "endpoint": operation.endpoint().name(),
         "description": operation.description(),
     });
     if settings.literal_pagination_block && operation.is_paged() {
@@ -116,8 +116,10 @@ fn details(operation: Operation, settings: &Settings) -> Value {
     let (returns, kind) = operation.returns();
     let mut details = summary(operation, settings);
     if let Value::Object(members) = &mut details {
-        members.insert("mcpTool".to_owned(), "mcp_aql_read".into());
-        let permissions = json!({"readOnly": true, "destructive": false});
+        let endpoint = operation.endpoint();
+        members.insert("mcpTool".to_owned(), format!("mcp_aql_{}", endpoint.name()).into());
+        let read_only = endpoint == Endpoint::Read;
+        let permissions = json!({"readOnly": read_only, "destructive": false});
         members.insert("permissions".to_owned(), permissions);
         members.insert("parameters".to_owned(), parameters.into());
         members.insert("returns".to_owned(), json!({"name": returns, "kind": kind}));
@@ -186,7 +188,7 @@ type ProtocolType =
     (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str, bool)]);
 
 /// Types of the protocol itself.
-const PROTOCOL_TYPES: [ProtocolType; 13] = [
+const PROTOCOL_TYPES: [ProtocolType; 14] = [
     ("SemanticCategory", "enum", "What an operation does.", &[]),
     (
         "OperationInput",
@@ -250,6 +252,17 @@ const PROTOCOL_TYPES: [ProtocolType; 13] = [
     ),
     ("Element", "object", "An element of a collection; its type has the collection's name.", &[]),
     ("ElementCount", "object", "How many elements match.", &[("count", "integer", true)]),
+    (
+        "DerivedElement",
+        "object",
+        "A held value made of another one.",
+        &[
+            ("handle", "string", true),
+            ("kind", "string", true),
+            ("bytes", "integer", true),
+            ("expires_at", "integer", true),
+        ],
+    ),
     ("Filter", "object", "Conditions by column; see query_elements.", &[]),
     (
         "Sort",

@@ -10,6 +10,7 @@
 mod answer;
 mod catalog;
 mod cursors;
+mod derive;
 mod engine;
 mod failure;
 mod introspect;
@@ -25,9 +26,10 @@ mod tools;
 
 pub use answer::{Answer, Item, Page, PageInfo, Warning};
 pub use catalog::{Catalog, CatalogError, MAX_NAME_CHARS};
+pub use derive::MAX_DERIVED_BYTES;
 pub use engine::{Call, Endpoint, Engine, Step, Waiting};
 pub use failure::{Code, Failure, Inside};
-pub use own::{Own, OwnEntry, OwnError, OwnList};
+pub use own::{NewOwn, Own, OwnEntry, OwnError, OwnList, OwnValue};
 pub use request::{Limits, parse as parse_request};
 pub use settings::{
     DEFAULT_MAX_PAGE_SIZE, DEFAULT_PAGE_SIZE, HARD_MAX_PAGE_SIZE, Mode, PagePreset, Settings,

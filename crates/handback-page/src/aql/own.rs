@@ -9,8 +9,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use handback_token::{Handle, SlotNumber, UnixTime};
+use rand_core::CryptoRng;
 
 use crate::collection::{Collection, CollectionError};
+use crate::json::ByteSource;
 use crate::shelf::Shelf;
 
 /// What belongs to the caller of a request.
@@ -27,6 +29,21 @@ pub trait Own: fmt::Debug + Send + Sync {
     ///
     /// [`OwnError::Unknown`] also for what is held for somebody else.
     fn collection(&self, handle: Handle) -> Result<Arc<dyn Collection>, OwnError>;
+
+    /// The bytes that a handle names for this caller, and what is known of them.
+    ///
+    /// # Errors
+    ///
+    /// [`OwnError::Unknown`] also for what is held for somebody else.
+    fn value(&self, handle: Handle) -> Result<OwnValue, OwnError>;
+
+    /// Holds a value for this caller, under a new handle.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectionError::TooLarge`] of a `held value` if the caller may not hold that much,
+    /// [`CollectionError::Unavailable`].
+    fn hold(&self, new: NewOwn<'_>, rng: &mut dyn CryptoRng) -> Result<OwnEntry, CollectionError>;
 
     /// What is held for this caller and can be named by a handle.
     ///
@@ -55,6 +72,40 @@ pub enum OwnError {
     /// It is held, and cannot be read.
     #[error(transparent)]
     Collection(#[from] CollectionError),
+}
+
+/// A value that is held for a caller.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "servers write it as a literal")]
+pub struct OwnValue {
+    /// What it is, as a media type: `text/…` is text, everything else JSON.
+    pub kind: String,
+    /// What the server has written beside it.
+    pub note: Vec<u8>,
+    /// Its bytes.
+    pub bytes: Arc<dyn ByteSource>,
+}
+
+/// A value to be held for a caller.
+#[derive(Clone, Copy)]
+#[expect(clippy::exhaustive_structs, reason = "servers take it apart")]
+pub struct NewOwn<'a> {
+    /// What it is, as a media type.
+    pub kind: &'a str,
+    /// The note of what it was made of: it came from where that came from.
+    pub note: &'a [u8],
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+/// Says how many bytes there are, not which.
+impl fmt::Debug for NewOwn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewOwn")
+            .field("kind", &self.kind)
+            .field("bytes", &self.bytes.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What is held for a caller.

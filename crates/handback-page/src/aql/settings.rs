@@ -17,12 +17,12 @@ pub const HARD_MAX_PAGE_SIZE: usize = 1000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the specification names these three")]
 pub enum Mode {
-    /// One tool per kind of operation: `mcp_aql_read`.
+    /// One tool per kind of operation: `mcp_aql_read` and `mcp_aql_create`.
     #[default]
     Semantic,
     /// One tool: `mcp_aql`.
     Single,
-    /// Both.
+    /// All of them.
     All,
 }
 

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::engine::Endpoint;
 use super::settings::Settings;
 use crate::schema::Preset;
 
@@ -24,11 +25,13 @@ pub enum Operation {
     GetElement,
     /// Counts elements.
     CountElements,
+    /// Makes a held value of another one.
+    DeriveElement,
 }
 
 impl Operation {
     /// All operations, in the order of introspection.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Introspect,
         Self::ListCollections,
         Self::ListElements,
@@ -36,6 +39,7 @@ impl Operation {
         Self::QueryElements,
         Self::GetElement,
         Self::CountElements,
+        Self::DeriveElement,
     ];
 
     /// The operation of this name.
@@ -55,6 +59,16 @@ impl Operation {
             Self::QueryElements => "query_elements",
             Self::GetElement => "get_element",
             Self::CountElements => "count_elements",
+            Self::DeriveElement => "derive_element",
+        }
+    }
+
+    /// Where it belongs in semantic mode: which kind of operation it is.
+    #[must_use]
+    pub const fn endpoint(self) -> Endpoint {
+        match self {
+            Self::DeriveElement => Endpoint::Create,
+            _ => Endpoint::Read,
         }
     }
 
@@ -108,6 +122,11 @@ impl Operation {
             }
             Self::GetElement => "Read one element by its key.",
             Self::CountElements => "Count the elements that match 'query' and 'filter'.",
+            Self::DeriveElement => {
+                "Make a new held value of one that is held for you: a copy with 'edits' of its text \
+                 or a JSON Patch (RFC 6902) applied. The answer is its handle; the source stays as \
+                 it is. Either all changes are made or none."
+            }
         }
     }
 
@@ -116,6 +135,7 @@ impl Operation {
             Self::Introspect => ("IntrospectionResult", "object"),
             Self::GetElement => ("Element", "object"),
             Self::CountElements => ("ElementCount", "object"),
+            Self::DeriveElement => ("DerivedElement", "object"),
             _ => ("ElementConnection", "object"),
         }
     }
@@ -165,6 +185,37 @@ impl Operation {
                 "How many are open",
                 json!({"element_type": "orders", "filter": {"status": "open"}}),
             )]),
+            Self::DeriveElement => json!([
+                example(
+                    "Replace a text occurring once, and another wherever it occurs",
+                    json!({
+                        "element_type": "HANDLE",
+                        "edits": [
+                            {"old": "draft", "new": "final"},
+                            {"old": "colour", "new": "color", "count": "all"},
+                        ],
+                    }),
+                ),
+                example(
+                    "Edit one string of a JSON value",
+                    json!({
+                        "element_type": "HANDLE",
+                        "path": "/content/0/text",
+                        "edits": {"old": "draft", "new": "final"},
+                    }),
+                ),
+                example(
+                    "Change a JSON value, if it is still what you have seen",
+                    json!({
+                        "element_type": "HANDLE",
+                        "patch": [
+                            {"op": "test", "path": "/orders/0/status", "value": "open"},
+                            {"op": "replace", "path": "/orders/0/status", "value": "paid"},
+                            {"op": "add", "path": "/orders/-", "value": {"id": 18}},
+                        ],
+                    }),
+                ),
+            ]),
         }
     }
 
@@ -172,9 +223,10 @@ impl Operation {
     pub(crate) fn parameters(self, settings: &Settings) -> Vec<Parameter> {
         let mut parameters = Vec::new();
         if self.takes_collection() {
-            parameters.push(ELEMENT_TYPE);
+            parameters.push(if self == Self::DeriveElement { HANDLE } else { ELEMENT_TYPE });
         }
         match self {
+            Self::DeriveElement => parameters.extend([EDITS, EDITED_PATH, PATCH]),
             Self::Introspect => parameters.extend([INTROSPECT_QUERY, INTROSPECT_NAME]),
             Self::SearchElements => parameters.push(Parameter { required: true, ..QUERY }),
             Self::QueryElements | Self::CountElements => parameters.push(QUERY),
@@ -219,7 +271,7 @@ impl Table {
     }
 
     pub(crate) fn parameters(&self, operation: Operation) -> &[Parameter] {
-        let [introspect, collections, list, search, query, get, count] = &self.0;
+        let [introspect, collections, list, search, query, get, count, derive] = &self.0;
         match operation {
             Operation::Introspect => introspect,
             Operation::ListCollections => collections,
@@ -228,6 +280,7 @@ impl Table {
             Operation::QueryElements => query,
             Operation::GetElement => get,
             Operation::CountElements => count,
+            Operation::DeriveElement => derive,
         }
     }
 }
@@ -304,6 +357,29 @@ const ELEMENT_TYPE: Parameter = Parameter {
     required: true,
     ..parameter("element_type", ParameterKind::Text, "The collection; see list_collections.")
 };
+const HANDLE: Parameter = Parameter {
+    required: true,
+    ..parameter("element_type", ParameterKind::Text, "The handle of the held value.")
+};
+const EDITS: Parameter = parameter(
+    "edits",
+    ParameterKind::Objects,
+    "{old, new, count}, or an array of up to 100 of these, made one after the other: 'old' must \
+     occur 'count' times (default 1; \"all\" for at least once), and is replaced by 'new' \
+     everywhere.",
+);
+const EDITED_PATH: Parameter = parameter(
+    "path",
+    ParameterKind::Text,
+    "With 'edits' of JSON: the JSON pointer of the string to edit. The result is the whole value \
+     with the string changed.",
+);
+const PATCH: Parameter = parameter(
+    "patch",
+    ParameterKind::Objects,
+    "Instead of 'edits', for JSON: operations of RFC 6902 (add, remove, replace, move, copy, test), \
+     at most 1000. Everything they do not touch stays as written.",
+);
 const INTROSPECT_QUERY: Parameter = Parameter {
     required: true,
     ..parameter(

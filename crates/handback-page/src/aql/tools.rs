@@ -34,6 +34,17 @@ pub(crate) fn tools(mode: Mode) -> Vec<Tool> {
         read_only: true,
         destructive: false,
     };
+    let create = Tool {
+        name: "mcp_aql_create",
+        endpoint: Endpoint::Create,
+        description: "Make new held values: 'derive_element' copies a held result with text edits \
+                      or a JSON Patch applied, and answers with the handle of the copy. For its \
+                      parameters, call mcp_aql_read with {\"operation\": \"introspect\", \
+                      \"params\": {\"query\": \"operations\", \"name\": \"derive_element\"}}.",
+        input_schema: input_schema(),
+        read_only: false,
+        destructive: false,
+    };
     let single = Tool {
         name: "mcp_aql",
         endpoint: Endpoint::Single,
@@ -45,9 +56,9 @@ pub(crate) fn tools(mode: Mode) -> Vec<Tool> {
         destructive: true,
     };
     match mode {
-        Mode::Semantic => vec![read],
+        Mode::Semantic => vec![read, create],
         Mode::Single => vec![single],
-        Mode::All => vec![read, single],
+        Mode::All => vec![read, create, single],
     }
 }
 

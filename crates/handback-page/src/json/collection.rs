@@ -4,16 +4,19 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::index::{Index, Target};
+use super::index::{self, Index, Target};
 use super::infer;
+#[cfg(test)]
+use super::listing::Bounds;
 use super::listing::{Items, Key, Listing, MemberKey, Visit};
 use super::pick::{self, Found, Wanted};
-use super::pointer::Pointer;
+use super::pointer::{self, Pointer};
 use super::scan::{Scan, Stop};
 use super::source::ByteSource;
 use super::stored::{Block, Stored};
-use super::window::READ_BYTES;
+use super::window::{MAX_VALUE_BYTES, READ_BYTES};
 use crate::collection::{About, Collection, CollectionError, Fetch, Fetched, Query, Search, Sink};
+use crate::excerpt::{Excerpt, Extent, Located};
 use crate::schema::{FieldPath, Schema};
 
 /// The elements of an array in a JSON document, or the members of an object as
@@ -42,14 +45,29 @@ pub struct JsonCollection {
     listing: Listing<JsonItems>,
     schema: Arc<Schema>,
     key: Option<String>,
+    pointer: Pointer,
+    is_whole_open: bool,
 }
 
 /// What of a document is the collection, and what tells its items apart.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct JsonOptions {
     pointer: Pointer,
     key: Option<FieldPath>,
+    is_whole_open: bool,
+    longest_item_bytes: usize,
+}
+
+impl Default for JsonOptions {
+    fn default() -> Self {
+        Self {
+            pointer: Pointer::whole(),
+            key: None,
+            is_whole_open: false,
+            longest_item_bytes: MAX_VALUE_BYTES,
+        }
+    }
 }
 
 impl JsonOptions {
@@ -72,6 +90,20 @@ impl JsonOptions {
         self.key = Some(path);
         self
     }
+
+    /// Pointers that values are asked for by ([`Collection::value_at`]) start at the document, and not
+    /// at what is the collection of it: whoever may read the items may read everything.
+    pub const fn with_whole_document(mut self) -> Self {
+        self.is_whole_open = true;
+        self
+    }
+
+    /// No item is read that has more bytes than this: to ask for it, or for anything that takes a look
+    /// at all items, is [`CollectionError::TooLarge`].
+    pub const fn with_longest_item(mut self, bytes: usize) -> Self {
+        self.longest_item_bytes = bytes;
+        self
+    }
 }
 
 impl JsonCollection {
@@ -80,9 +112,8 @@ impl JsonCollection {
     /// # Errors
     ///
     /// [`CollectionError::Damaged`] if the source is not one JSON value in UTF-8, is nested more
-    /// than 128 deep, or has nothing at the pointer; [`CollectionError::TooLarge`] for an item
-    /// beyond [`MAX_VALUE_BYTES`](super::MAX_VALUE_BYTES); errors of the source. Keys are checked
-    /// when they are needed first.
+    /// than 128 deep, or has nothing at the pointer; errors of the source. Keys are checked when they
+    /// are needed first.
     pub fn open(
         source: impl ByteSource + 'static,
         options: JsonOptions,
@@ -95,10 +126,10 @@ impl JsonCollection {
         options: JsonOptions,
         chunk: usize,
     ) -> Result<Self, CollectionError> {
-        let JsonOptions { pointer, key } = options;
+        let JsonOptions { pointer, key, is_whole_open, longest_item_bytes } = options;
         let (edition, size) = (source.edition(), source.size_bytes());
         let Index { target, starts } = Index::build(&*source, &pointer, chunk)?;
-        let items = JsonItems { stored: Stored::new(source, starts), target };
+        let items = JsonItems { stored: Stored::new(source, starts, longest_item_bytes), target };
         let name = key.as_ref().map(FieldPath::to_string);
         let schema = infer::schema(&items, key.as_ref())?.with_part(pointer.to_string());
         let schema = Arc::new(schema);
@@ -106,7 +137,42 @@ impl JsonCollection {
             Some(path) => Key::Member(MemberKey::new(path)),
             None => Key::Number { edition },
         };
-        Ok(Self { listing: Listing::new(items, key, size), schema, key: name })
+        let listing = Listing::new(items, key, size);
+        Ok(Self { listing, schema, key: name, pointer, is_whole_open })
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_bounds(self, bounds: Bounds) -> Self {
+        Self { listing: self.listing.with_bounds(bounds), ..self }
+    }
+
+    /// About how many bytes of memory it takes beside its source: more once it was asked.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.listing.items().stored.index_bytes() + self.listing.memory_bytes()
+    }
+
+    /// Where the value at a pointer is in the source.
+    fn locate(&self, asked: &Pointer) -> Result<Option<Range<u64>>, CollectionError> {
+        let items = self.listing.items();
+        let source = items.stored.source();
+        let own = self.pointer.tokens();
+        let tokens = match self.is_whole_open {
+            true => asked.tokens().to_vec(),
+            false => [own, asked.tokens()].concat(),
+        };
+        if items.target == Target::Elements
+            && let Some([element, rest @ ..]) = tokens.strip_prefix(own)
+        {
+            // Where the items are is known.
+            let number = pointer::element_number(element).and_then(|n| u32::try_from(n).ok());
+            let Some(number) = number.filter(|number| *number < items.count()) else {
+                return Ok(None);
+            };
+            let bytes = items.start(number)?..items.stored.end();
+            return index::locate_within(source, bytes, rest, READ_BYTES);
+        }
+        index::locate_within(source, 0..source.size_bytes(), &tokens, READ_BYTES)
     }
 }
 
@@ -125,6 +191,11 @@ impl Collection for JsonCollection {
 
     fn scan(&self, query: &Query, sink: Sink<'_>) -> Result<(), CollectionError> {
         self.listing.scan(query, sink)
+    }
+
+    fn value_at(&self, pointer: &Pointer, extent: Extent) -> Result<Located, CollectionError> {
+        let Some(bytes) = self.locate(pointer)? else { return Ok(Located::Nothing) };
+        Excerpt::of_json(self.listing.items().stored.source(), bytes, extent).map(Located::Found)
     }
 
     fn about(&self) -> Result<About, CollectionError> {
@@ -159,13 +230,24 @@ impl JsonItems {
 
     /// Where an item is in its block.
     fn range(&self, block: &Block<'_>, number: u32) -> Result<Range<usize>, Stop> {
+        let at = self.start_in(block, number)?;
+        Ok(at..self.end(&Scan::whole(block.text.as_bytes()), at)?)
+    }
+
+    /// Where an item starts in its block.
+    fn start_in(&self, block: &Block<'_>, number: u32) -> Result<usize, Stop> {
         let scan = Scan::whole(block.text.as_bytes());
         let mut at = 0;
         for _ in block.numbers.start..number {
             // Behind the item is a comma.
             at = scan.space(scan.space(self.end(&scan, at)?) + 1);
         }
-        Ok(at..self.end(&scan, at)?)
+        Ok(at)
+    }
+
+    /// Where an item starts in the source.
+    fn start(&self, number: u32) -> Result<u64, CollectionError> {
+        self.stored.start(number, |block| self.start_in(&block, number).map_err(changed))
     }
 
     /// The text of an item: as it is in the source, but for members of an object.

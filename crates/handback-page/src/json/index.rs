@@ -1,11 +1,13 @@
 //! One pass over a document: is it JSON, and where do the items start?
 
+use std::ops::Range;
+
 use super::pick;
 use super::pointer::{self, Pointer};
 use super::scan::{Fault, Guide, MAX_DEPTH, Names, Scan, Stop};
 use super::source::ByteSource;
 use super::starts::Starts;
-use super::window::Window;
+use super::window::{READ_BYTES, Window};
 use crate::collection::CollectionError;
 
 /// Where the items of a document are.
@@ -41,9 +43,9 @@ impl Index {
     ) -> Result<Self, CollectionError> {
         let edition = source.edition();
         let size = source.size_bytes();
-        let mut builder =
-            Builder { window: Window::new(source, chunk)?, size, foresight: Foresight::new() };
-        let found = builder.find(pointer.tokens(), 0)?;
+        let mut builder = Builder::new(Window::new(source, chunk)?);
+        let items = &mut |builder: &mut Builder<'_>, depth| builder.items(size, depth);
+        let found = builder.find(pointer.tokens(), 0, items)?;
         builder.end()?;
         if source.edition() != edition {
             return Err(CollectionError::Changed);
@@ -52,22 +54,65 @@ impl Index {
     }
 }
 
+/// Which bytes of a document are the value at `pointer`; nothing, if there is none.
+///
+/// The whole document is checked, in one pass and bounded memory: no value of it need fit there.
+///
+/// # Errors
+///
+/// [`CollectionError::Damaged`] if the source is not one JSON value in UTF-8, or is nested more than
+/// 128 deep; errors of the source.
+pub fn locate(
+    source: &dyn ByteSource,
+    pointer: &Pointer,
+) -> Result<Option<Range<u64>>, CollectionError> {
+    let edition = source.edition();
+    let mut builder = Builder::new(Window::new(source, READ_BYTES)?);
+    let found = builder.find(pointer.tokens(), 0, &mut Builder::span)?;
+    builder.end()?;
+    if source.edition() == edition { Ok(found) } else { Err(CollectionError::Changed) }
+}
+
+/// Where the value is that the tokens lead to, from the value that is in these bytes, which was
+/// checked before. What follows that value does not matter.
+///
+/// # Errors
+///
+/// Errors of the source; [`CollectionError::Damaged`] if it was changed since.
+pub(super) fn locate_within(
+    source: &dyn ByteSource,
+    bytes: Range<u64>,
+    tokens: &[String],
+    chunk: usize,
+) -> Result<Option<Range<u64>>, CollectionError> {
+    let mut builder = Builder::new(Window::over(source, bytes, chunk)?);
+    builder.find(tokens, 0, &mut Builder::span)
+}
+
 struct Builder<'a> {
     window: Window<'a>,
-    size: u64,
     foresight: Foresight,
 }
 
-impl Builder<'_> {
-    /// Reads a value, and finds what the tokens lead to in it.
-    fn find(&mut self, tokens: &[String], depth: u32) -> Result<Option<Index>, CollectionError> {
+impl<'a> Builder<'a> {
+    const fn new(window: Window<'a>) -> Self {
+        Self { window, foresight: Foresight::new() }
+    }
+
+    /// Reads a value, and finds what the tokens lead to in it: `found` goes over that.
+    fn find<T>(
+        &mut self,
+        tokens: &[String],
+        depth: u32,
+        found: &mut impl FnMut(&mut Self, u32) -> Result<T, CollectionError>,
+    ) -> Result<Option<T>, CollectionError> {
         let first = self.peek()?;
         let Some((token, rest)) = tokens.split_first() else {
-            return self.items(first, depth).map(Some);
+            return found(self, depth).map(Some);
         };
         match first {
-            b'{' => self.find_member(token, rest, depth),
-            b'[' => self.find_element(pointer::element_number(token), rest, depth),
+            b'{' => self.find_member(token, rest, depth, found),
+            b'[' => self.find_element(pointer::element_number(token), rest, depth, found),
             _ => {
                 self.skip(depth)?;
                 Ok(None)
@@ -75,14 +120,15 @@ impl Builder<'_> {
         }
     }
 
-    fn find_member(
+    fn find_member<T>(
         &mut self,
         token: &str,
         rest: &[String],
         depth: u32,
-    ) -> Result<Option<Index>, CollectionError> {
+        found: &mut impl FnMut(&mut Self, u32) -> Result<T, CollectionError>,
+    ) -> Result<Option<T>, CollectionError> {
         self.open(depth)?;
-        let mut found = None;
+        let mut last = None;
         let mut state = State::Start;
         while self.next(&mut state, b'}')? {
             let is_it = self.window.step(|scan, at| {
@@ -91,40 +137,48 @@ impl Builder<'_> {
             })?;
             if is_it {
                 // Of several members of one name the last one counts, whatever it is.
-                found = self.find(rest, depth + 1)?;
+                last = self.find(rest, depth + 1, found)?;
             } else {
                 self.peek()?;
                 self.skip(depth + 1)?;
             }
         }
-        Ok(found)
+        Ok(last)
     }
 
-    fn find_element(
+    fn find_element<T>(
         &mut self,
         wanted: Option<u64>,
         rest: &[String],
         depth: u32,
-    ) -> Result<Option<Index>, CollectionError> {
+        found: &mut impl FnMut(&mut Self, u32) -> Result<T, CollectionError>,
+    ) -> Result<Option<T>, CollectionError> {
         self.open(depth)?;
-        let mut found = None;
+        let mut one = None;
         let mut state = State::Start;
         let mut number = 0;
         while self.next(&mut state, b']')? {
             if wanted == Some(number) {
-                found = self.find(rest, depth + 1)?;
+                one = self.find(rest, depth + 1, found)?;
             } else {
                 self.skip(depth + 1)?;
             }
             number += 1;
         }
-        Ok(found)
+        Ok(one)
     }
 
-    /// The items of the value that starts here with `first`.
-    fn items(&mut self, first: u8, depth: u32) -> Result<Index, CollectionError> {
-        let mut starts = Starts::new(self.size);
-        let target = match first {
+    /// Where the value that starts here is.
+    fn span(&mut self, depth: u32) -> Result<Range<u64>, CollectionError> {
+        let start = self.window.offset(self.window.done());
+        self.skip(depth)?;
+        Ok(start..self.window.offset(self.window.done()))
+    }
+
+    /// The items of the value that starts here, of a source of this size.
+    fn items(&mut self, size: u64, depth: u32) -> Result<Index, CollectionError> {
+        let mut starts = Starts::new(size);
+        let target = match self.peek()? {
             b'[' => Target::Elements,
             b'{' => Target::Members,
             _ => {
@@ -153,6 +207,17 @@ impl Builder<'_> {
                     starts.finish(self.window.offset(end));
                     return Ok(Index { target, starts });
                 }
+                // The rest of an item comes later, and is not waited for: it may be long.
+                Err(Stop::Incomplete) if walk.state == State::Item => {
+                    self.peek()?;
+                    let start = self.window.offset(self.window.done());
+                    if target == Target::Members {
+                        self.window.step(|scan, at| Ok(((), scan.name(at)?)))?;
+                    }
+                    self.window.skim(depth + 1)?;
+                    starts.push(start);
+                    walk.state = State::Between;
+                }
                 Err(stop) => self.window.go_on(stop)?,
             }
         }
@@ -176,8 +241,15 @@ impl Builder<'_> {
 
     /// Goes over a value.
     fn skip(&mut self, depth: u32) -> Result<(), CollectionError> {
-        let names = &mut self.foresight.names;
-        self.window.step(|scan, at| Ok(((), scan.value(at, depth, names)?)))
+        let at = self.window.done();
+        match self.window.scan().value(at, depth, &mut self.foresight.names) {
+            Ok(end) => {
+                self.window.set_done(end);
+                Ok(())
+            }
+            Err(Stop::Incomplete) => self.window.skim(depth),
+            Err(stop) => self.window.go_on(stop),
+        }
     }
 
     /// Goes on to the next element or member; or out of the array or object, if there is none.
@@ -317,7 +389,6 @@ mod tests {
     use super::super::collection::{JsonCollection, JsonOptions};
     use super::super::source::InMemory;
     use super::super::tests::{Copied, any_value, written};
-    use super::super::window::READ_BYTES;
     use super::*;
     use crate::collection::{Collection, Query};
     use crate::filter::Filter;
@@ -442,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_has_a_longest_length() {
+    fn what_is_looked_at_as_a_whole_has_a_longest_length() {
         #[derive(Debug)]
         struct Endless;
         impl ByteSource for Endless {
@@ -454,12 +525,14 @@ mod tests {
             }
             fn read(
                 &self,
-                range: std::ops::Range<u64>,
+                range: Range<u64>,
             ) -> Result<std::borrow::Cow<'_, [u8]>, CollectionError> {
                 let length = usize::try_from(range.end - range.start).unwrap();
                 let mut bytes = vec![b'a'; length];
-                if range.start == 0 {
-                    bytes[0] = b'"';
+                for (at, byte) in [(0, b'{'), (1, b'"')] {
+                    if range.contains(&at) {
+                        bytes[usize::try_from(at - range.start).unwrap()] = byte;
+                    }
                 }
                 Ok(bytes.into())
             }
@@ -479,10 +552,7 @@ mod tests {
             fn edition(&self) -> u64 {
                 self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst)
             }
-            fn read(
-                &self,
-                _: std::ops::Range<u64>,
-            ) -> Result<std::borrow::Cow<'_, [u8]>, CollectionError> {
+            fn read(&self, _: Range<u64>) -> Result<std::borrow::Cow<'_, [u8]>, CollectionError> {
                 Ok(b"[]".into())
             }
         }

@@ -30,7 +30,11 @@ pub(super) fn schema(
     seen.columns.extend(key.map(|key| Member { name: key.to_owned(), is_text: false }));
     let mut bytes = 0;
     for number in (0..items.count()).take(MAX_ITEMS) {
-        let text = items.text(number)?;
+        let text = match items.text(number) {
+            // It has members like the others, or nobody will see them.
+            Err(CollectionError::TooLarge { .. }) => continue,
+            text => text?,
+        };
         seen.look_at(&text).map_err(|_| CollectionError::Changed)?;
         bytes += text.len();
         if bytes > MAX_BYTES {

@@ -2,7 +2,8 @@
 //!
 //! Items in their own order need nothing more. For every other query the numbers of its items, in
 //! its order, are found by one pass and kept for a while as a [`View`]: then a page costs the same
-//! wherever it is.
+//! wherever it is. Of more items than should be in memory, a view has a stretch: those next to the
+//! place where the walk is. A page beyond it costs another pass.
 //!
 //! | items | a place is |
 //! |---|---|
@@ -14,6 +15,7 @@
 //! by.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -21,7 +23,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::pick::{Found, Wanted};
 use super::sort_key;
-use super::view::{Sorter, View, Views};
+use super::sorter::{Side, Sorter};
+use super::view::{View, Views};
 use crate::collection::{
     CollectionError, Columns, Fetch, Fetched, Query, Row, Search, Served, Sink, Window,
 };
@@ -108,74 +111,117 @@ fn ascending(field: &FieldPath) -> Order {
     Order::new(vec![SortKey { field, direction, nulls, nullable: false }])
 }
 
+/// What views may take while they are found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Items of a view, where they are not sorted: four bytes each.
+    pub(crate) view_items: usize,
+    /// Bytes of what is sorted.
+    pub(crate) sorted_bytes: usize,
+    /// Stretches that are gone through, one pass each, to find a place by counting.
+    pub(crate) stretches: usize,
+}
+
+impl Bounds {
+    /// A million items take one pass in any order of numbers or dates. With an index beside them, all
+    /// is well below 64 MB, whatever is asked of whatever source.
+    const USUAL: Self = Self { view_items: 1 << 20, sorted_bytes: 24 << 20, stretches: 16 };
+
+    /// Where all items have to be in memory: keys are checked by looking at all of them at once.
+    const NONE: Self = Self { view_items: usize::MAX, sorted_bytes: usize::MAX, stretches: 0 };
+}
+
 /// A list of items that can be filtered, searched, sorted and paged.
 #[derive(Debug)]
 pub(crate) struct Listing<I> {
     items: I,
     key: Key,
     views: Views,
+    bounds: Bounds,
 }
 
 impl<I: Items> Listing<I> {
     pub(crate) fn new(items: I, key: Key, source_bytes: u64) -> Self {
-        Self { items, key, views: Views::new(source_bytes) }
+        let bounds = match key {
+            Key::Member(_) => Bounds::NONE,
+            Key::Number { .. } | Key::Line { .. } => Bounds::USUAL,
+        };
+        Self { items, key, views: Views::new(source_bytes), bounds }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn with_bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self
     }
 
     pub(crate) const fn items(&self) -> &I {
         &self.items
     }
 
+    /// About how many bytes of memory the views take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.views.memory_bytes()
+    }
+
     /// As [`Collection::fetch`](crate::Collection::fetch).
     pub(crate) fn fetch(&self, fetch: &Fetch<'_>) -> Result<Fetched, CollectionError> {
         let plan = self.plan(fetch.query);
-        let view = self.view(&plan)?;
-        let len = view.len();
-        let (start, end, backward) = match fetch.window {
-            Window::Forward { after, limit } => {
-                let start = match after {
-                    Some(place) => self.locate(&plan, &view, place)?.end,
-                    None => 0,
-                };
-                (start, start.saturating_add(limit).min(len), false)
-            }
-            Window::Backward { before, limit } => {
-                let end = match before {
-                    Some(place) => self.locate(&plan, &view, place)?.start,
-                    None => len,
-                };
-                (end.saturating_sub(limit), end, true)
-            }
+        let spot = |place: Option<&[Scalar]>| place.map(|p| self.spot(&plan, p)).transpose();
+        let (at, limit) = match fetch.window {
+            Window::Forward { after, limit } => (At::After(spot(after)?), limit),
+            Window::Backward { before, limit } => (At::Before(spot(before)?), limit),
             Window::Offset { offset, limit } => {
-                let start = usize::try_from(offset).unwrap_or(len).min(len);
-                (start, start.saturating_add(limit).min(len), false)
+                (At::Rank(usize::try_from(offset).unwrap_or(usize::MAX)), limit)
             }
         };
+        let mut found = self.walk(&plan, at, limit, fetch.budget_bytes)?;
+        found.total = found.total.filter(|_| fetch.total);
+        Ok(found)
+    }
+
+    /// The rows from a place on, from one stretch of the order to the next until there are enough.
+    fn walk(
+        &self,
+        plan: &Plan<'_>,
+        mut at: At,
+        limit: usize,
+        budget_bytes: usize,
+    ) -> Result<Fetched, CollectionError> {
+        let backward = matches!(at, At::Before(_));
         let mut rows = vec![];
         let mut bytes = 0_usize;
-        for step in 0..end - start {
-            let place = if backward { end - 1 - step } else { start + step };
-            let row = self.row(&plan, &view, place)?;
-            bytes = bytes.saturating_add(row.item.len());
-            if bytes > fetch.budget_bytes && !rows.is_empty() {
-                break;
+        let mut start = None;
+        loop {
+            let view = self.view(plan, &at)?;
+            let total = view.total();
+            if let At::Rank(rank) = at
+                && rank >= total
+            {
+                return Ok(fetched(rows, total, total, backward));
             }
-            rows.push(row);
+            let places = self.rest(plan, &view, &at)?;
+            let here = view.first() + if backward { places.end } else { places.start };
+            // Where the window begins: so many items of the query are before that.
+            let start = *start.get_or_insert(here);
+            for step in 0..places.len().min(limit - rows.len()) {
+                let place = if backward { places.end - 1 - step } else { places.start + step };
+                let row = self.row(plan, &view, place)?;
+                bytes = bytes.saturating_add(row.item.len());
+                if bytes > budget_bytes && !rows.is_empty() {
+                    return Ok(fetched(rows, start, total, backward));
+                }
+                rows.push(row);
+            }
+            let is_last = if backward { view.is_at_start() } else { view.is_at_end() };
+            if is_last || rows.len() == limit {
+                return Ok(fetched(rows, start, total, backward));
+            }
+            at = match backward {
+                true => At::Before(Some(self.end_of(plan, &view, Side::First)?)),
+                false => At::After(Some(self.end_of(plan, &view, Side::Last)?)),
+            };
         }
-        let (start, end) =
-            if backward { (end - rows.len(), end) } else { (start, start + rows.len()) };
-        if backward {
-            rows.reverse();
-        }
-        let (more_before, more_after) = (start > 0, end < len);
-        Ok(Fetched {
-            rows,
-            more_before,
-            more_after,
-            served: Served::Directly,
-            columns: Columns::All,
-            // The view is all that matches.
-            total: fetch.total.then_some(len as u64),
-        })
     }
 
     /// As [`Collection::count`](crate::Collection::count).
@@ -187,23 +233,31 @@ impl<I: Items> Listing<I> {
         if let Some(count) = self.views.count(&query.filter, &query.search) {
             return Ok(count as u64);
         }
-        Ok(self.view(&plan)?.len() as u64)
+        Ok(self.view(&plan, &At::After(None))?.total() as u64)
     }
 
     /// As [`Collection::scan`](crate::Collection::scan).
     pub(crate) fn scan(&self, query: &Query, sink: Sink<'_>) -> Result<(), CollectionError> {
         let plan = self.plan(query);
-        if plan.is_sorted {
-            let view = self.view(&plan)?;
-            return (0..view.len()).try_for_each(|place| sink(self.row(&plan, &view, place)?));
+        if !plan.is_sorted {
+            return self.items.each(&mut |number, text| {
+                let mut found = vec![];
+                if plan.matches(&self.items, number, text, &mut found)? {
+                    sink(self.row_of(&plan, number, Cow::Borrowed(text))?)?;
+                }
+                Ok(())
+            });
         }
-        self.items.each(&mut |number, text| {
-            let mut found = vec![];
-            if plan.matches(&self.items, number, text, &mut found)? {
-                sink(self.row_of(&plan, number, Cow::Borrowed(text))?)?;
+        let mut at = At::After(None);
+        loop {
+            let view = self.view(&plan, &at)?;
+            let places = self.rest(&plan, &view, &at)?;
+            places.into_iter().try_for_each(|place| sink(self.row(&plan, &view, place)?))?;
+            if view.is_at_end() {
+                return Ok(());
             }
-            Ok(())
-        })
+            at = At::After(Some(self.end_of(&plan, &view, Side::Last)?));
+        }
     }
 
     fn plan<'q>(&self, query: &'q Query) -> Plan<'q> {
@@ -218,21 +272,99 @@ impl<I: Items> Listing<I> {
         })
     }
 
-    fn view(&self, plan: &Plan<'_>) -> Result<Arc<View>, CollectionError> {
+    /// A view that has what is next to a place.
+    fn view(&self, plan: &Plan<'_>, at: &At) -> Result<Arc<View>, CollectionError> {
         if let Key::Member(key) = &self.key {
             self.check_key(key)?;
         }
         if plan.takes_all() && !plan.is_sorted {
-            return Ok(Arc::new(View::All(self.items.count())));
+            return Ok(Arc::new(View::all(self.items.count())));
         }
-        self.views.get(plan.query, || self.find(plan, None))
+        let serves = |view: &View| self.serves(plan, view, at);
+        self.views.get(plan.query, serves, |kept| match at {
+            At::After(spot) => self.find(plan, Side::First, spot.as_ref(), None),
+            At::Before(spot) => self.find(plan, Side::Last, spot.as_ref(), None),
+            At::Rank(rank) => self.find_rank(plan, *rank, kept),
+        })
+    }
+
+    /// Whether a stretch has what is next to a place, or shows that there is nothing.
+    fn serves(&self, plan: &Plan<'_>, view: &View, at: &At) -> Result<bool, CollectionError> {
+        Ok(match at {
+            At::After(None) => view.is_at_start(),
+            At::Before(None) => view.is_at_end(),
+            At::Rank(rank) => {
+                let end = view.first() + view.len();
+                *rank >= view.total() || (view.first()..end).contains(rank)
+            }
+            At::After(Some(spot)) => {
+                let end = self.locate(plan, view, spot)?.end;
+                (end > 0 || view.is_at_start()) && (end < view.len() || view.is_at_end())
+            }
+            At::Before(Some(spot)) => {
+                let start = self.locate(plan, view, spot)?.start;
+                (start > 0 || view.is_at_start()) && (start < view.len() || view.is_at_end())
+            }
+        })
+    }
+
+    /// The places of a view that are on the far side of a place.
+    fn rest(&self, plan: &Plan<'_>, view: &View, at: &At) -> Result<Range<usize>, CollectionError> {
+        let len = view.len();
+        Ok(match at {
+            At::After(None) | At::Before(None) => 0..len,
+            At::After(Some(spot)) => self.locate(plan, view, spot)?.end..len,
+            At::Before(Some(spot)) => 0..self.locate(plan, view, spot)?.start,
+            At::Rank(rank) => rank.saturating_sub(view.first()).min(len)..len,
+        })
+    }
+
+    /// The stretch that has the item before which there are so many.
+    fn find_rank(
+        &self,
+        plan: &Plan<'_>,
+        rank: usize,
+        kept: &[Arc<View>],
+    ) -> Result<View, CollectionError> {
+        let before = kept.iter().filter(|view| view.first() <= rank && view.len() > 0);
+        let mut view = match before.max_by_key(|view| view.first()) {
+            Some(nearest) => self.next_stretch(plan, nearest)?,
+            None => self.find(plan, Side::First, None, None)?,
+        };
+        let mut passes = 1;
+        while !view.is_whole() && !self.serves(plan, &view, &At::Rank(rank))? {
+            if passes >= self.bounds.stretches {
+                let limit = (view.first() + view.len()) as u64;
+                return Err(CollectionError::TooLarge { what: "an offset", unit: "items", limit });
+            }
+            view = self.next_stretch(plan, &view)?;
+            passes += 1;
+        }
+        Ok(view)
+    }
+
+    /// What follows a stretch that is not the last.
+    fn next_stretch(&self, plan: &Plan<'_>, view: &View) -> Result<View, CollectionError> {
+        let last = self.end_of(plan, view, Side::Last)?;
+        self.find(plan, Side::First, Some(&last), None)
+    }
+
+    /// Where the first or the last item of a stretch is.
+    fn end_of(&self, plan: &Plan<'_>, view: &View, side: Side) -> Result<Spot, CollectionError> {
+        let place = match side {
+            Side::First => 0,
+            Side::Last => view.len().saturating_sub(1),
+        };
+        self.spot_of(plan, view.number(place).ok_or(CollectionError::BadPlace)?)
     }
 
     /// Checks once that the keys are what they should be: by putting all items in their order,
     /// which most queries need in any case.
     fn check_key(&self, key: &MemberKey) -> Result<(), CollectionError> {
         if key.checked.get().is_none() {
-            self.views.get(&key.query, || self.find(&self.plan(&key.query), Some(key)))?;
+            let find =
+                |_: &[Arc<View>]| self.find(&self.plan(&key.query), Side::First, None, Some(key));
+            self.views.get(&key.query, |_| Ok(true), find)?;
         }
         match key.checked.get() {
             Some(Err(fault)) => Err(CollectionError::Damaged(fault.clone())),
@@ -240,38 +372,58 @@ impl<I: Items> Listing<I> {
         }
     }
 
-    /// Finds the items of a query. With `key`, they are all items by that key, which is checked.
-    fn find(&self, plan: &Plan<'_>, key: Option<&MemberKey>) -> Result<View, CollectionError> {
-        let mut numbers = vec![];
-        let mut sorter = Sorter::new();
+    /// Finds the items of a query: those next to a spot or to an end, on one side, with the one at the
+    /// spot. With `key`, they are all items by that key, which is checked.
+    fn find(
+        &self,
+        plan: &Plan<'_>,
+        side: Side,
+        spot: Option<&Spot>,
+        key: Option<&MemberKey>,
+    ) -> Result<View, CollectionError> {
+        let count = self.items.count();
+        let mut near = Near::new(plan.is_sorted, count, self.bounds, side);
+        // How many items the query has, and how many of them are on the side of the spot.
+        let (mut total, mut reached) = (0_usize, 0_usize);
         let mut fault = None;
+        let mut sort_key = vec![];
         self.items.each(&mut |number, text| {
             let mut found = vec![];
             if !plan.matches(&self.items, number, text, &mut found)? {
                 return Ok(());
             }
-            if !plan.is_sorted {
-                numbers.push(number);
-                return Ok(());
-            }
+            total += 1;
             if let (Some(key), [value]) = (key, found.as_slice())
                 && fault.is_none()
             {
                 fault = key.fault_of(number, value);
             }
-            sorter.push(number, |out| plan.write_key(&found, out))
-        })?;
-        if plan.is_sorted {
-            let (sorted, same) = sorter.sort();
-            if let Some(key) = key {
-                let fault = fault.or_else(|| same.map(|(a, b)| key.shared(a, b)));
-                if let Err(fault) = key.checked.get_or_init(|| fault.map_or(Ok(()), Err)) {
-                    return Err(CollectionError::Damaged(fault.clone()));
-                }
+            sort_key.clear();
+            if plan.is_sorted {
+                plan.write_key(&found, &mut sort_key);
             }
-            numbers = sorted;
+            let beyond = match side {
+                Side::First => Ordering::Less,
+                Side::Last => Ordering::Greater,
+            };
+            if spot.is_some_and(|spot| spot.order_of(&sort_key, number) == beyond) {
+                return Ok(());
+            }
+            reached += 1;
+            near.push(number, &sort_key)
+        })?;
+        let (numbers, same) = near.finish();
+        if let Some(key) = key {
+            let fault = fault.or_else(|| same.map(|(a, b)| key.shared(a, b)));
+            if let Err(fault) = key.checked.get_or_init(|| fault.map_or(Ok(()), Err)) {
+                return Err(CollectionError::Damaged(fault.clone()));
+            }
         }
-        Ok(View::new(numbers, self.items.count()))
+        let first = match side {
+            Side::First => total - reached,
+            Side::Last => reached - numbers.len(),
+        };
+        Ok(View::new(numbers, first, total, count))
     }
 
     /// The places of the view whose items are at a place of the order: none or one. Where none is,
@@ -280,21 +432,23 @@ impl<I: Items> Listing<I> {
         &self,
         plan: &Plan<'_>,
         view: &View,
-        place: &[Scalar],
+        spot: &Spot,
     ) -> Result<Range<usize>, CollectionError> {
-        let spot = self.spot(plan, place)?;
-        let compare = |number: u32| {
-            Ok(match &spot {
-                Spot::Number(wanted) => i128::from(number).cmp(wanted),
-                Spot::Key(wanted) => self.key_of(plan, number)?.cmp(wanted),
-                Spot::Item(wanted, other) => {
-                    self.key_of(plan, number)?.cmp(wanted).then_with(|| number.cmp(other))
-                }
-            })
+        let compare = |number: u32| match spot {
+            Spot::Number(_) => Ok(spot.order_of(&[], number)),
+            _ => Ok(spot.order_of(&self.key_of(plan, number)?, number)),
         };
         let start = partition(view, 0, |number| Ok(compare(number)?.is_lt()))?;
         let end = partition(view, start, |number| Ok(compare(number)?.is_le()))?;
         Ok(start..end)
+    }
+
+    /// Where an item of the query is in its order.
+    fn spot_of(&self, plan: &Plan<'_>, number: u32) -> Result<Spot, CollectionError> {
+        Ok(match plan.is_sorted {
+            true => Spot::Item(self.key_of(plan, number)?, number),
+            false => Spot::Number(i128::from(number)),
+        })
     }
 
     /// What a caller's place means.
@@ -305,10 +459,7 @@ impl<I: Items> Listing<I> {
                     return Err(CollectionError::Changed);
                 }
                 match u32::try_from(*number) {
-                    Ok(number) if number < self.items.count() => match plan.is_sorted {
-                        true => Ok(Spot::Item(self.key_of(plan, number)?, number)),
-                        false => Ok(Spot::Number(i128::from(number))),
-                    },
+                    Ok(number) if number < self.items.count() => self.spot_of(plan, number),
                     _ => Err(CollectionError::BadPlace),
                 }
             }
@@ -402,6 +553,82 @@ fn check_of(text: &str) -> i128 {
     i128::from(hash)
 }
 
+/// What a view has to have.
+enum At {
+    /// What follows a spot, or what comes first.
+    After(Option<Spot>),
+    /// What is before a spot, or what comes last.
+    Before(Option<Spot>),
+    /// The item before which there are so many.
+    Rank(usize),
+}
+
+/// A window as it was found: its rows, how many items of the query are before where it begins, and how
+/// many there are.
+fn fetched(mut rows: Vec<Row>, from: usize, total: usize, backward: bool) -> Fetched {
+    let (start, end) = match backward {
+        true => (from.saturating_sub(rows.len()), from),
+        false => (from, from + rows.len()),
+    };
+    if backward {
+        rows.reverse();
+    }
+    Fetched {
+        rows,
+        more_before: start > 0,
+        more_after: end < total,
+        served: Served::Directly,
+        columns: Columns::All,
+        total: Some(total as u64),
+    }
+}
+
+/// The items on one side of a spot, of which those next to it are kept.
+enum Near {
+    Sorted(Sorter),
+    Plain { numbers: Vec<u32>, limit: usize, side: Side },
+}
+
+impl Near {
+    fn new(is_sorted: bool, count: u32, bounds: Bounds, side: Side) -> Self {
+        if is_sorted {
+            return Self::Sorted(Sorter::new(count as usize, bounds.sorted_bytes, side));
+        }
+        Self::Plain { numbers: vec![], limit: bounds.view_items, side }
+    }
+
+    /// Numbers ascend.
+    fn push(&mut self, number: u32, key: &[u8]) -> Result<(), CollectionError> {
+        match self {
+            Self::Sorted(sorter) => sorter.push(number, key),
+            Self::Plain { numbers, limit, side: Side::First } => {
+                if numbers.len() < *limit {
+                    numbers.push(number);
+                }
+                Ok(())
+            }
+            Self::Plain { numbers, limit, side: Side::Last } => {
+                if numbers.len() >= limit.saturating_mul(2) {
+                    numbers.drain(..*limit);
+                }
+                numbers.push(number);
+                Ok(())
+            }
+        }
+    }
+
+    /// The numbers in order; and two of which the keys are the same, if they are sorted.
+    fn finish(self) -> (Vec<u32>, Option<(u32, u32)>) {
+        match self {
+            Self::Sorted(sorter) => sorter.sort(),
+            Self::Plain { mut numbers, limit, .. } => {
+                numbers.drain(..numbers.len().saturating_sub(limit));
+                (numbers, None)
+            }
+        }
+    }
+}
+
 /// What a place of a cursor means.
 enum Spot {
     /// An item with this number, in an order by number. There may be no such item.
@@ -410,6 +637,17 @@ enum Spot {
     Key(Vec<u8>),
     /// The item that is sorted by these bytes and has this number.
     Item(Vec<u8>, u32),
+}
+
+impl Spot {
+    /// How an item with this sort key and number compares with it.
+    fn order_of(&self, key: &[u8], number: u32) -> Ordering {
+        match self {
+            Self::Number(wanted) => i128::from(number).cmp(wanted),
+            Self::Key(wanted) => key.cmp(wanted),
+            Self::Item(wanted, other) => key.cmp(wanted).then_with(|| number.cmp(other)),
+        }
+    }
 }
 
 /// The first place of a view, from `start` on, for which `is_before` does not hold.

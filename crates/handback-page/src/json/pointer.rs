@@ -36,6 +36,12 @@ impl Pointer {
         Self(Vec::new())
     }
 
+    /// The value that these names and numbers lead to, from the outside in.
+    #[must_use]
+    pub fn from_tokens(tokens: impl IntoIterator<Item = String>) -> Self {
+        Self(tokens.into_iter().collect())
+    }
+
     /// The names and numbers from the outside in.
     #[must_use]
     pub fn tokens(&self) -> &[String] {
@@ -103,6 +109,7 @@ mod tests {
             let pointer: Pointer = text.parse().unwrap();
             assert_eq!(pointer.tokens(), tokens, "{text}");
             assert_eq!(pointer.to_string(), text);
+            assert_eq!(Pointer::from_tokens(tokens.into_iter().map(str::to_owned)), pointer);
         }
         for (text, error) in [
             ("a", PointerError::NoSlash),

@@ -8,9 +8,11 @@
 //! Bytes may be the start of something longer. A scanner that runs out of bytes says so and keeps
 //! nothing; the caller comes back with more bytes from the start of the same value.
 
+use super::stored::whole_characters;
+
 /// How deep arrays and objects may be nested, the document itself included: what `serde_json`
 /// takes for an item in an array, so that no item is refused later. It fits the bits of a `u128`.
-pub(crate) const MAX_DEPTH: u32 = 128;
+pub const MAX_DEPTH: u32 = 128;
 
 /// Why a scan ended without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,6 +237,29 @@ impl<'a> Scan<'a> {
                 b'"' => return Ok(at + 1),
                 b'\\' => at = self.escape(at)?,
                 _ => return bad(at, "a control character in a text must be escaped"),
+            }
+        }
+    }
+
+    /// Goes on in a text to behind the quote that ends it, or as far as there are whole characters and
+    /// escapes.
+    pub(super) fn rest_of_text(&self, at: &mut usize) -> Result<(), Stop> {
+        loop {
+            let found = match self.special(*at) {
+                Err(Stop::Incomplete) => {
+                    *at = whole_characters(self.bytes).max(*at);
+                    return Err(Stop::Incomplete);
+                }
+                found => found?,
+            };
+            *at = found;
+            match self.byte(found)? {
+                b'"' => {
+                    *at += 1;
+                    return Ok(());
+                }
+                b'\\' => *at = self.escape(found)?,
+                _ => return bad(found, "a control character in a text must be escaped"),
             }
         }
     }
@@ -475,7 +500,7 @@ impl Guide for Names {
 }
 
 #[cold]
-fn bad<T>(at: usize, what: &'static str) -> Result<T, Stop> {
+pub(super) fn bad<T>(at: usize, what: &'static str) -> Result<T, Stop> {
     Err(Stop::Bad(Fault { at, what }))
 }
 

@@ -14,15 +14,28 @@ const MIN_VIEWS_BYTES: u64 = 1 << 20;
 /// Of the bytes of a source, its views may take one in so many.
 const SHARE: u64 = 16;
 
+/// Views take no more than this, however large the source is: two of the largest.
+const MAX_VIEWS_BYTES: u64 = 8 << 20;
+
 /// Queries that are remembered. Their texts are small, but small views must not make them many.
 const MAX_VIEWS: usize = 64;
 
-/// The bytes of all values that are sorted by: they are addressed by 32 bits.
-const MAX_SORTED_BYTES: u64 = u32::MAX as u64;
+/// Stretches of one query that are remembered: where a walk is, and where another one is.
+const MAX_STRETCHES: usize = 2;
 
-/// The numbers of the items of a query, in its order.
+/// The numbers of the items of a query, in its order: of all of them, or, where these are too many, of
+/// a stretch of them.
 #[derive(Debug)]
-pub(crate) enum View {
+pub(crate) struct View {
+    numbers: Numbers,
+    /// How many items of the query are before these.
+    first: usize,
+    /// How many items the query has.
+    total: usize,
+}
+
+#[derive(Debug)]
+enum Numbers {
     /// All items, as they are in the source.
     All(u32),
     /// These.
@@ -30,33 +43,63 @@ pub(crate) enum View {
 }
 
 impl View {
-    /// From a list. One that has everything in its place is not kept.
-    pub(crate) fn new(numbers: Vec<u32>, count: u32) -> Self {
+    /// All items, as they are in the source.
+    pub(crate) const fn all(count: u32) -> Self {
+        Self { numbers: Numbers::All(count), first: 0, total: count as usize }
+    }
+
+    /// A stretch of `total` items, with `first` of them before it, of a source of `count`. A list that
+    /// has everything in its place is not kept.
+    pub(crate) fn new(numbers: Vec<u32>, first: usize, total: usize, count: u32) -> Self {
         if numbers.len() == count as usize && numbers.is_sorted() {
-            return Self::All(count);
+            return Self::all(count);
         }
-        Self::Listed(numbers.into_boxed_slice())
+        Self { numbers: Numbers::Listed(numbers.into_boxed_slice()), first, total }
     }
 
     pub(crate) const fn len(&self) -> usize {
-        match self {
-            Self::All(count) => *count as usize,
-            Self::Listed(numbers) => numbers.len(),
+        match &self.numbers {
+            Numbers::All(count) => *count as usize,
+            Numbers::Listed(numbers) => numbers.len(),
         }
     }
 
-    /// The number of the item that is at a place of the order.
+    /// How many items of the query are before these.
+    pub(crate) const fn first(&self) -> usize {
+        self.first
+    }
+
+    /// How many items the query has.
+    pub(crate) const fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Whether the first item of the query is the first one here.
+    pub(crate) const fn is_at_start(&self) -> bool {
+        self.first == 0
+    }
+
+    /// Whether the last item of the query is the last one here.
+    pub(crate) const fn is_at_end(&self) -> bool {
+        self.first + self.len() == self.total
+    }
+
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.is_at_start() && self.is_at_end()
+    }
+
+    /// The number of the item that is at a place of the view.
     pub(crate) fn number(&self, place: usize) -> Option<u32> {
-        match self {
-            Self::All(count) => u32::try_from(place).ok().filter(|number| number < count),
-            Self::Listed(numbers) => numbers.get(place).copied(),
+        match &self.numbers {
+            Numbers::All(count) => u32::try_from(place).ok().filter(|number| number < count),
+            Numbers::Listed(numbers) => numbers.get(place).copied(),
         }
     }
 
     fn size_bytes(&self) -> u64 {
-        match self {
-            Self::All(_) => 0,
-            Self::Listed(numbers) => 4 * numbers.len() as u64,
+        match &self.numbers {
+            Numbers::All(_) => 0,
+            Numbers::Listed(numbers) => 4 * numbers.len() as u64,
         }
     }
 }
@@ -71,39 +114,63 @@ pub(crate) struct Views {
 struct Kept {
     query: Query,
     slot: Arc<Slot>,
-    size_bytes: u64,
+    /// What the query takes.
+    query_bytes: u64,
+    /// What its views take.
+    view_bytes: u64,
 }
 
-/// Holds its lock while the view is found: who wants the same one waits, others do not.
-type Slot = Mutex<Option<Arc<View>>>;
+impl Kept {
+    const fn size_bytes(&self) -> u64 {
+        self.query_bytes + self.view_bytes
+    }
+}
+
+/// The stretches of a query, the last used one last. Its lock is held while one is found: who wants the
+/// same one waits, others do not.
+type Slot = Mutex<Vec<Arc<View>>>;
 
 impl Views {
     /// For a source of this size.
     pub(crate) fn new(source_bytes: u64) -> Self {
-        let limit_bytes = MIN_VIEWS_BYTES.max(source_bytes / SHARE);
+        let limit_bytes = (source_bytes / SHARE).clamp(MIN_VIEWS_BYTES, MAX_VIEWS_BYTES);
         Self { kept: Mutex::new(vec![]), limit_bytes }
     }
 
-    /// The view of a query: a kept one, or one that is found now.
+    /// A view of a query that serves: a kept one, or one that is found now. Who finds it is told which
+    /// ones are kept.
     pub(crate) fn get(
         &self,
         query: &Query,
-        find: impl FnOnce() -> Result<View, CollectionError>,
+        serves: impl Fn(&View) -> Result<bool, CollectionError>,
+        find: impl FnOnce(&[Arc<View>]) -> Result<View, CollectionError>,
     ) -> Result<Arc<View>, CollectionError> {
         let slot = self.slot(query);
-        let mut content = lock(&slot);
-        if let Some(view) = &*content {
-            return Ok(Arc::clone(view));
+        let mut views = lock(&slot);
+        for place in (0..views.len()).rev() {
+            if views.get(place).is_some_and(|view| view.is_whole())
+                || views.get(place).map_or(Ok(false), |view| serves(view))?
+            {
+                let view = views.remove(place);
+                views.push(Arc::clone(&view));
+                return Ok(view);
+            }
         }
-        match find() {
+        match find(&views) {
             Ok(view) => {
                 let view = Arc::new(view);
-                *content = Some(Arc::clone(&view));
-                self.make_room(&slot, view.size_bytes());
+                views.push(Arc::clone(&view));
+                if views.len() > MAX_STRETCHES {
+                    views.remove(0);
+                }
+                let view_bytes = views.iter().map(|view| view.size_bytes()).sum();
+                self.make_room(&slot, view_bytes);
                 Ok(view)
             }
             Err(error) => {
-                lock(&self.kept).retain(|kept| !Arc::ptr_eq(&kept.slot, &slot));
+                if views.is_empty() {
+                    lock(&self.kept).retain(|kept| !Arc::ptr_eq(&kept.slot, &slot));
+                }
                 Err(error)
             }
         }
@@ -114,7 +181,12 @@ impl Views {
         lock(&self.kept)
             .iter()
             .filter(|kept| kept.query.filter == *filter && kept.query.search == *search)
-            .find_map(|kept| kept.slot.try_lock().ok()?.as_ref().map(|view| view.len()))
+            .find_map(|kept| kept.slot.try_lock().ok()?.first().map(|view| view.total()))
+    }
+
+    /// How many bytes of memory the views and their queries take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        lock(&self.kept).iter().map(Kept::size_bytes).sum()
     }
 
     /// The slot of a query, as the one that was used last.
@@ -124,7 +196,8 @@ impl Views {
         let entry = known.unwrap_or_else(|| Kept {
             query: query.clone(),
             slot: Arc::default(),
-            size_bytes: size_bytes_of(query),
+            query_bytes: size_bytes_of(query),
+            view_bytes: 0,
         });
         let slot = Arc::clone(&entry.slot);
         kept.push(entry);
@@ -134,19 +207,18 @@ impl Views {
         slot
     }
 
-    /// Notes the size of a view that was found, and forgets others until all are small enough: the
+    /// Notes the size of the views of a query, and forgets others until all are small enough: the
     /// one that is needed now is kept in any case.
-    fn make_room(&self, slot: &Arc<Slot>, size_bytes: u64) {
+    fn make_room(&self, slot: &Arc<Slot>, view_bytes: u64) {
         let mut kept = lock(&self.kept);
         if let Some(entry) = kept.iter_mut().find(|kept| Arc::ptr_eq(&kept.slot, slot)) {
-            entry.size_bytes += size_bytes;
+            entry.view_bytes = view_bytes;
         }
-        let mut total: u64 = kept.iter().map(|kept| kept.size_bytes).sum();
+        let mut total: u64 = kept.iter().map(Kept::size_bytes).sum();
         kept.retain(|kept| {
-            let keep =
-                total <= self.limit_bytes || kept.size_bytes == 0 || Arc::ptr_eq(&kept.slot, slot);
+            let keep = total <= self.limit_bytes || Arc::ptr_eq(&kept.slot, slot);
             if !keep {
-                total -= kept.size_bytes;
+                total -= kept.size_bytes();
             }
             keep
         });
@@ -196,97 +268,4 @@ fn size_bytes_of(query: &Query) -> u64 {
 /// Whoever panicked left nothing half done: a slot is filled in one step, and so is the list.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Sorts items by the bytes of their sort keys, and by number where those are the same.
-pub(crate) struct Sorter {
-    /// The items, in the order in which they were added.
-    numbers: Vec<u32>,
-    keys: Keys,
-}
-
-struct Keys {
-    bytes: Vec<u8>,
-    /// Where each key ends.
-    ends: Vec<u32>,
-}
-
-/// An item to be sorted.
-struct Entry {
-    /// The first bytes in which keys differ: enough to tell most of them apart.
-    head: u64,
-    /// The number of the key.
-    key: u32,
-    number: u32,
-}
-
-impl Sorter {
-    pub(crate) const fn new() -> Self {
-        Self { numbers: vec![], keys: Keys { bytes: vec![], ends: vec![] } }
-    }
-
-    /// Adds an item, whose key `write` appends. Numbers ascend.
-    pub(crate) fn push(
-        &mut self,
-        number: u32,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<(), CollectionError> {
-        write(&mut self.keys.bytes);
-        let Ok(end) = u32::try_from(self.keys.bytes.len()) else {
-            return Err(CollectionError::TooLarge {
-                what: "what is sorted by",
-                unit: "bytes",
-                limit: MAX_SORTED_BYTES,
-            });
-        };
-        self.keys.ends.push(end);
-        self.numbers.push(number);
-        Ok(())
-    }
-
-    /// The items in order; and two that have the same key, if there are such.
-    pub(crate) fn sort(self) -> (Vec<u32>, Option<(u32, u32)>) {
-        let Self { numbers, keys } = self;
-        let shared = keys.shared_start();
-        let entry = |(key, number)| Entry { head: keys.head(key, shared), key, number };
-        let mut entries: Vec<_> = (0..).zip(numbers).map(entry).collect();
-        entries.sort_unstable_by(|a, b| {
-            let by_key = a.head.cmp(&b.head).then_with(|| keys.key(a.key).cmp(keys.key(b.key)));
-            by_key.then_with(|| a.key.cmp(&b.key))
-        });
-        let same = entries.array_windows().find_map(|[a, b]| {
-            let same = a.head == b.head && keys.key(a.key) == keys.key(b.key);
-            same.then_some((a.number, b.number))
-        });
-        drop(keys);
-        (entries.into_iter().map(|entry| entry.number).collect(), same)
-    }
-}
-
-impl Keys {
-    fn key(&self, key: u32) -> &[u8] {
-        let key = key as usize;
-        let start = key.checked_sub(1).and_then(|before| self.ends.get(before));
-        let end = self.ends.get(key).map_or(0, |end| *end as usize);
-        self.bytes.get(start.map_or(0, |start| *start as usize)..end).unwrap_or_default()
-    }
-
-    /// How many bytes all keys have in common.
-    fn shared_start(&self) -> usize {
-        let first = self.key(0);
-        let keys = (1..).zip(self.ends.iter().skip(1)).map(|(key, _)| self.key(key));
-        keys.fold(first.len(), |shared, key| {
-            let same = first.iter().zip(key).take(shared).take_while(|(a, b)| a == b);
-            same.count()
-        })
-    }
-
-    /// Eight bytes of a key, after the first ones. What is missing is zero: that is in order, for
-    /// no key is the start of another.
-    fn head(&self, key: u32, shared: usize) -> u64 {
-        let mut head = [0; 8];
-        let bytes = self.key(key).iter().skip(shared);
-        head.iter_mut().zip(bytes).for_each(|(head, byte)| *head = *byte);
-        u64::from_be_bytes(head)
-    }
 }

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::scan::{Fault, Scan, Stop};
+use super::skim::Skim;
 use super::source::ByteSource;
 use crate::collection::CollectionError;
 
-/// The longest item, and the longest member beside the way to the items: it is in memory at once.
-/// As long as the longest result that is held.
+/// The longest item that is looked at, and the longest name or number: they are in memory at once. A
+/// longer item is counted, and what is in it can be found by its pointer.
 pub const MAX_VALUE_BYTES: usize = 256 << 20;
 
 /// How much is read at a time: enough that a read costs little beside what is done with the bytes,
@@ -18,7 +19,8 @@ pub(crate) const READ_BYTES: usize = 256 << 10;
 /// The bytes from where a reader is, as far as they were read.
 pub(crate) struct Window<'a> {
     source: &'a dyn ByteSource,
-    size: u64,
+    /// Where to stop.
+    end: u64,
     /// What is read at a time.
     chunk: usize,
     /// The offset of the first one of `bytes` in the source.
@@ -30,9 +32,17 @@ pub(crate) struct Window<'a> {
 
 impl<'a> Window<'a> {
     pub(crate) fn new(source: &'a dyn ByteSource, chunk: usize) -> Result<Self, CollectionError> {
-        let size = source.size_bytes();
+        Self::over(source, 0..source.size_bytes(), chunk)
+    }
+
+    /// Over a part of a source.
+    pub(crate) fn over(
+        source: &'a dyn ByteSource,
+        range: Range<u64>,
+        chunk: usize,
+    ) -> Result<Self, CollectionError> {
         let bytes = Cow::Borrowed([].as_slice());
-        let mut window = Self { source, size, chunk, base: 0, bytes, done: 0 };
+        let mut window = Self { source, end: range.end, chunk, base: range.start, bytes, done: 0 };
         window.read(chunk)?;
         Ok(window)
     }
@@ -62,7 +72,21 @@ impl<'a> Window<'a> {
 
     /// Whether the source ends where the bytes end.
     pub(crate) fn is_last(&self) -> bool {
-        self.offset(self.bytes.len()) >= self.size
+        self.offset(self.bytes.len()) >= self.end
+    }
+
+    /// Goes over a value in so many arrays and objects, however long it is.
+    pub(crate) fn skim(&mut self, depth: u32) -> Result<(), CollectionError> {
+        let mut skim = Skim::new(depth);
+        loop {
+            let mut at = self.done;
+            let result = skim.run(&self.scan(), &mut at);
+            self.done = at;
+            match result {
+                Ok(()) => return Ok(()),
+                Err(stop) => self.go_on(stop)?,
+            }
+        }
     }
 
     /// Does a step, again with more bytes if there are not enough.
@@ -122,7 +146,7 @@ impl<'a> Window<'a> {
     }
 
     fn read(&mut self, length: usize) -> Result<(), CollectionError> {
-        let end = self.size.min(self.base + length as u64);
+        let end = self.end.min(self.base + length as u64);
         // The old ones go first: two buffers are never there at once.
         self.bytes = Cow::Borrowed(&[]);
         self.bytes = read(self.source, self.base..end)?;

@@ -51,8 +51,9 @@ fn the_list_of_operations_is_schema_clean() {
     for operation in operations {
         closed(operation, &["name", "semantic_category", "endpoint", "description"], &[]);
         assert!(is_snake_case(operation["name"].as_str().unwrap()));
-        assert_eq!(operation["semantic_category"], "READ");
-        assert_eq!(operation["endpoint"], "read");
+        let derives = operation["name"] == "derive_element";
+        assert_eq!(operation["semantic_category"], if derives { "CREATE" } else { "READ" });
+        assert_eq!(operation["endpoint"], if derives { "create" } else { "read" });
     }
     assert_eq!(operations[0]["name"], "introspect");
 }
@@ -78,7 +79,9 @@ fn the_details_of_every_operation_are_schema_clean() {
             ],
             &["examples", "computed_fields", "aggregation_support", "lifecycle"],
         );
-        assert_eq!(details["permissions"], json!({"readOnly": true, "destructive": false}));
+        let reads = operation != Operation::DeriveElement;
+        assert_eq!(details["mcpTool"], if reads { "mcp_aql_read" } else { "mcp_aql_create" });
+        assert_eq!(details["permissions"], json!({"readOnly": reads, "destructive": false}));
         closed(&details["returns"], &["name", "kind"], &["description"]);
         for parameter in details["parameters"].as_array().unwrap() {
             check_parameter(parameter);
@@ -201,9 +204,9 @@ fn what_is_listed_is_taken_and_nothing_else() {
 #[test]
 fn the_tools_of_each_mode_mention_introspect() {
     for (mode, names) in [
-        (Mode::Semantic, vec!["mcp_aql_read"]),
+        (Mode::Semantic, vec!["mcp_aql_read", "mcp_aql_create"]),
         (Mode::Single, vec!["mcp_aql"]),
-        (Mode::All, vec!["mcp_aql_read", "mcp_aql"]),
+        (Mode::All, vec!["mcp_aql_read", "mcp_aql_create", "mcp_aql"]),
     ] {
         let harness = Harness::with(Settings { mode, ..Settings::default() });
         let tools = harness.engine.tools();

@@ -120,6 +120,30 @@ fn another_endpoint_is_refused() {
 }
 
 #[test]
+fn nothing_is_derived_where_nothing_is_held() {
+    let mut harness = Harness::new();
+    let handle = handback_token::Handle::from_bytes([7; 16]).to_string();
+    let mut derive = json!({
+        "operation": "derive_element",
+        "element_type": handle,
+        "params": {"edits": {"old": "a", "new": "b"}},
+    });
+    let answer = harness.ask(&derive);
+    assert_eq!(answer["error"]["code"], "VALIDATION_ENDPOINT_MISMATCH");
+    assert_eq!(answer["error"]["details"]["expected_endpoint"], "create");
+    harness.endpoint = Endpoint::Create;
+    assert_eq!(harness.ask(&derive)["error"]["code"], "NOT_FOUND_RESOURCE");
+    derive["element_type"] = "items".into();
+    let error = harness.ask(&derive)["error"].clone();
+    assert_eq!(
+        error["message"],
+        "Parameter 'element_type' expected 'handle of a held value', got 'other name'"
+    );
+    let read = harness.ask(&json!({"operation": "list_elements", "element_type": "items"}));
+    assert_eq!(read["error"]["code"], "VALIDATION_ENDPOINT_MISMATCH");
+}
+
+#[test]
 fn a_page_that_is_too_large_is_cut_at_an_item_and_goes_on() {
     use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The MCP-AQL operations as tools: `mcp_aql_read`, or the single tool `mcp_aql`.
+//! The MCP-AQL operations as tools: `mcp_aql_read` and `mcp_aql_create`, or the single tool
+//! `mcp_aql`.
 //!
 //! A call goes to the [`Engine`](handback_page::aql::Engine) on a thread that may block. A page that
 //! waits sleeps between two looks, and holds no thread meanwhile.
@@ -12,6 +13,8 @@
 //!   collection, by position. A wrong checksum is `mistyped handle`, before anything is looked up;
 //!   the caller's own that ended within 24 hours is `expired handle`; everything else, and what is
 //!   somebody else's, is `invalid handle`, to the byte.
+//! - **Derived values.** `derive_element` makes a held value of another one of the caller, with the
+//!   note of that one: it came from where that came from.
 //! - **Snapshots and long places** are held for the caller, under its quota.
 //! - **Revocations** concern the cursors and the handles of these tools as they do all others.
 //!

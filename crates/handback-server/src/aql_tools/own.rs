@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use handback_page::aql::{Own, OwnEntry, OwnError, OwnList};
+use handback_gateway::note::HeldNote;
+use handback_page::aql::{NewOwn, Own, OwnEntry, OwnError, OwnList, OwnValue};
+use handback_page::json::{self, InMemory};
 use handback_page::shelf::Shelf;
 use handback_page::{Collection, CollectionError};
-use handback_store::held::{Held, LookUp};
+use handback_store::held::{Held, HeldError, LookUp, NewValue};
 use handback_store::revocations::{Revocations, Subject};
 use handback_token::{Handle, Sealer, SlotNumber, UnixTime};
+use rand::CryptoRng;
 
-use super::held::{Opened, failure};
+use super::held::{HeldBytes, Opened, failure};
 use super::shelf::HeldShelf;
 
 /// Held values that a list of collections has at most.
@@ -30,6 +33,18 @@ impl Belongings<'_> {
         let subject = Subject::of(&self.shelf.principal).born(value.created());
         !self.revocations.is_revoked(&subject)
     }
+
+    /// What a handle names for the caller.
+    fn found(&self, handle: Handle) -> Result<Held, OwnError> {
+        let HeldShelf { held, principal } = &self.shelf;
+        let found = held.look_up(handle, principal, self.now_ms).map_err(failure)?;
+        match found {
+            LookUp::Found(value) if self.is_good(&value) => Ok(value),
+            LookUp::Expired => Err(OwnError::Expired),
+            LookUp::Found(_) => Err(OwnError::Revoked),
+            LookUp::Unknown => Err(OwnError::Unknown),
+        }
+    }
 }
 
 impl Own for Belongings<'_> {
@@ -38,15 +53,29 @@ impl Own for Belongings<'_> {
     }
 
     fn collection(&self, handle: Handle) -> Result<Arc<dyn Collection>, OwnError> {
+        let value = self.found(handle)?;
+        Ok(self.opened.collection(handle, &self.shelf.held, &value, self.now_ms)?)
+    }
+
+    fn value(&self, handle: Handle) -> Result<OwnValue, OwnError> {
+        let value = self.found(handle)?;
+        let bytes = HeldBytes::open(&self.shelf.held, &value, self.now_ms).map_err(failure)?;
+        let (kind, note) = (value.kind().to_owned(), value.note().to_vec());
+        Ok(OwnValue { kind, note, bytes: Arc::new(bytes) })
+    }
+
+    fn hold(&self, new: NewOwn<'_>, rng: &mut dyn CryptoRng) -> Result<OwnEntry, CollectionError> {
         let HeldShelf { held, principal } = &self.shelf;
-        let found = held.look_up(handle, principal, self.now_ms).map_err(failure)?;
-        let value = match found {
-            LookUp::Found(value) if self.is_good(&value) => value,
-            LookUp::Expired => return Err(OwnError::Expired),
-            LookUp::Found(_) => return Err(OwnError::Revoked),
-            LookUp::Unknown => return Err(OwnError::Unknown),
-        };
-        Ok(self.opened.collection(handle, held, &value, self.now_ms)?)
+        let value = NewValue::new(new.kind).note(derived_note(&new));
+        let value = held.put(principal, value, new.bytes, rng, self.now_ms);
+        let value = value.map_err(|error| match error {
+            HeldError::Quota { limit } => {
+                let (what, unit) = ("held value", "bytes held for one caller");
+                CollectionError::TooLarge { what, unit, limit }
+            }
+            error => failure(error),
+        })?;
+        entry(&value).ok_or_else(|| failure(HeldError::Damaged))
     }
 
     fn list(&self) -> Result<OwnList, CollectionError> {
@@ -54,12 +83,7 @@ impl Own for Belongings<'_> {
         let found = held.list(principal, None, LISTED_MAX + 1, self.now_ms).map_err(failure)?;
         let more = found.len() > LISTED_MAX;
         let good = found.into_iter().take(LISTED_MAX).filter(|value| self.is_good(value));
-        let entries = good.filter_map(|value| {
-            let until = UnixTime::from_secs(value.until() / 1000);
-            let (kind, bytes) = (value.kind().to_owned(), value.len());
-            Some(OwnEntry { handle: value.handle()?, kind, bytes, until })
-        });
-        Ok(OwnList { entries: entries.collect(), more })
+        Ok(OwnList { entries: good.filter_map(|value| entry(&value)).collect(), more })
     }
 
     fn is_revoked(&self, slot: SlotNumber, expires_at: UnixTime) -> bool {
@@ -67,4 +91,21 @@ impl Own for Belongings<'_> {
         let subject = Subject::of(&self.shelf.principal).slot(slot);
         self.revocations.is_revoked(&subject.born(born.as_secs().saturating_mul(1000)))
     }
+}
+
+/// What is told of a value that has a handle.
+fn entry(value: &Held) -> Option<OwnEntry> {
+    let until = UnixTime::from_secs(value.until() / 1000);
+    let (kind, bytes) = (value.kind().to_owned(), value.len());
+    Some(OwnEntry { handle: value.handle()?, kind, bytes, until })
+}
+
+/// The note of what a value was made of, without the place of its items if they are there no more.
+fn derived_note(new: &NewOwn<'_>) -> Vec<u8> {
+    let note = HeldNote::read(new.note);
+    let is_kept = note.items.is_empty()
+        || note.items.parse().is_ok_and(|items| {
+            matches!(json::locate(&InMemory::new(new.bytes, 0), &items), Ok(Some(_)))
+        });
+    if is_kept { new.note.to_vec() } else { HeldNote { items: String::new(), ..note }.to_bytes() }
 }

@@ -24,6 +24,9 @@ use crate::blocking::Room;
 /// Requests that are looked at at the same time: twice what a SQLite collection has connections.
 pub const CALLS_MAX: usize = 16;
 
+/// Of these, those that derive: each has two values in memory.
+const DERIVING_MAX: usize = 2;
+
 /// What the tools are made of.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "written as a literal: nothing may be left out")]
@@ -65,7 +68,8 @@ pub fn register(registry: &mut Registry, parts: AqlParts) -> Result<(), AqlError
     let engine = Engine::new(catalog, settings, Arc::new(NoShelf))?;
     let tools = engine.tools();
     let (opened, room) = (Opened::default(), Room::new(CALLS_MAX));
-    let shared = Shared { engine, held, sealer, revocations, clock, opened, room };
+    let deriving = Room::new(DERIVING_MAX);
+    let shared = Shared { engine, held, sealer, revocations, clock, opened, room, deriving };
     let shared = Arc::new(shared);
     for offered in tools {
         registry.add(AqlTool { offered, shared: Arc::clone(&shared) })?;
@@ -86,6 +90,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     opened: Opened,
     room: Room,
+    deriving: Room,
 }
 
 impl Tool for AqlTool {
@@ -94,7 +99,7 @@ impl Tool for AqlTool {
     fn definition(&self) -> Definition {
         let aql::Tool { name, description, input_schema, read_only, destructive, .. } =
             &self.offered;
-        // All operations read, whatever the annotations of the single tool have to say.
+        // All operations may be made again: they read, or make a copy that ends by itself.
         Definition::tool(*name, *description)
             .input_schema(input_schema.clone())
             .checks_its_arguments()
@@ -107,6 +112,7 @@ impl Tool for AqlTool {
 
     async fn call(&self, args: Value, ctx: &CallContext) -> Result<Outcome, ToolError> {
         let presented = Presented::of(&args);
+        let room = if derives(&args) { &self.shared.deriving } else { &self.shared.room };
         let mut ask = Ask::Request(args);
         loop {
             let look = Look {
@@ -115,7 +121,7 @@ impl Tool for AqlTool {
                 revocations: self.shared.revocations.current(self.shared.clock.now_ms()).await,
                 shared: Arc::clone(&self.shared),
             };
-            match self.shared.room.run(move || look.at(ask)).await? {
+            match room.run(move || look.at(ask)).await? {
                 Seen::Ended { outcome, refused } => {
                     refused.into_iter().for_each(|reason| ctx.note_reason(reason));
                     presented.note(refused.is_some(), ctx);
@@ -128,6 +134,14 @@ impl Tool for AqlTool {
             }
         }
     }
+}
+
+/// Whether a request makes held values of others.
+fn derives(request: &Value) -> bool {
+    let batch = request.get("operations").and_then(Value::as_array);
+    let mut requests = std::iter::once(request).chain(batch.into_iter().flatten());
+    let name = aql::Operation::DeriveElement.name();
+    requests.any(|request| request.get("operation").and_then(Value::as_str) == Some(name))
 }
 
 /// What a request brings back, for the audit.

@@ -16,6 +16,7 @@
 mod error;
 mod known;
 mod settings;
+mod upstreams;
 mod values;
 
 use std::path::Path;
@@ -25,6 +26,9 @@ pub use self::settings::{
     AccessName, IdentityName, IdentitySettings, LimitSettings, McpSettings, McpTools,
     OidcFileSettings, PageSettings, PermissionSettings, PresetSettings, RuleSettings, Settings,
     StaticFileSettings, TlsSettings, TokenSettings,
+};
+pub use self::upstreams::{
+    GatewaySettings, GatewayToolSettings, ReferenceSettings, RetryName, Secret, UpstreamSettings,
 };
 pub use self::values::{Host, Origin, Parsed, Scope, Source, Within};
 

@@ -15,6 +15,7 @@ use handback_tool::Rate;
 use serde::{Deserialize, Serialize};
 
 use super::error::FileError;
+use super::upstreams::{GatewaySettings, UpstreamSettings};
 use super::values::{Host, Origin, Parsed, Scope, Source, Within};
 use crate::config::{DEFAULT_LISTEN, ServerConfig};
 use crate::identity::{IdentityMode, OidcSettings};
@@ -64,6 +65,10 @@ pub struct Settings {
     pub collections: BTreeMap<String, Source>,
     /// `[mcp]`.
     pub mcp: McpSettings,
+    /// `[upstreams]`.
+    pub upstreams: BTreeMap<String, UpstreamSettings>,
+    /// `[gateway]`.
+    pub gateway: GatewaySettings,
 }
 
 impl Default for Settings {
@@ -88,6 +93,8 @@ impl Default for Settings {
             pages: PageSettings::default(),
             collections: BTreeMap::new(),
             mcp: McpSettings::default(),
+            upstreams: BTreeMap::new(),
+            gateway: GatewaySettings::default(),
         }
     }
 }
@@ -352,7 +359,8 @@ impl Settings {
     /// Whether the demo is shown: if nobody says so, where there is nothing else to show.
     #[must_use]
     pub fn shows_demo(&self) -> bool {
-        self.demo.unwrap_or(self.collections.is_empty() && !self.memory)
+        let shows_nothing = self.collections.is_empty() && self.upstreams.is_empty();
+        self.demo.unwrap_or(shows_nothing && !self.memory)
     }
 
     /// What a server is started with. Checks what depends on more than one key.
@@ -404,6 +412,7 @@ impl Settings {
         let mode = self.identity_mode()?;
         let _ = self.permissions()?;
         self.page_settings()?;
+        self.gateway_options()?;
         if self.memory && self.data.is_some() {
             return Err(FileError::together(
                 "memory",

@@ -363,10 +363,12 @@ async fn the_tools_say_what_they_are() {
     let bench = Bench::over(Catalog::new());
     let caller = alice();
     let visible: Vec<_> = bench.pipeline.registry().visible(&caller).collect();
-    let [tool] = visible.as_slice() else { panic!("{visible:?}") };
-    assert_eq!(tool.name(), "mcp_aql_read");
-    assert!(tool.description().contains("introspect") && !tool.is_paginated());
-    assert_eq!(tool.schema()["properties"]["operation"]["type"], "string");
-    let hints = json!({"readOnlyHint": true, "destructiveHint": false});
-    assert_eq!(tool.extra_members()["annotations"], hints);
+    let [read, create] = visible.as_slice() else { panic!("{visible:?}") };
+    for (tool, name, reads) in [(read, "mcp_aql_read", true), (create, "mcp_aql_create", false)] {
+        assert_eq!(tool.name(), name);
+        assert!(tool.description().contains("introspect") && !tool.is_paginated());
+        assert_eq!(tool.schema()["properties"]["operation"]["type"], "string");
+        let hints = json!({"readOnlyHint": reads, "destructiveHint": false});
+        assert_eq!(tool.extra_members()["annotations"], hints);
+    }
 }

@@ -12,6 +12,7 @@ mod bounds;
 mod clock;
 mod config;
 mod demo;
+mod derive;
 mod duplex_tools;
 mod issuer;
 mod killed;

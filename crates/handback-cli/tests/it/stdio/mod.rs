@@ -2,14 +2,14 @@
 
 #[path = "../../../../handback-server/tests/it/vectors/cases.rs"]
 mod cases;
-mod client;
 
 use serde_json::{Value, json};
 
 use self::cases::Run;
-use self::client::{Client, ERRORS, Era};
+use crate::mcp_client::{Client, ERRORS, Era};
 use crate::support::{Sandbox, read};
 
+/// Those that read.
 const TOOLS: [&str; 2] = ["mcp_aql_read", "mcp_aql"];
 
 /// A folder with the collections of the vectors and a configuration that shows them.
@@ -81,9 +81,10 @@ fn check_operation(client: &mut Client, tool: &str, name: &str) {
     let data = introspect(client, tool, &json!({"query": "operations", "name": name}));
     let operation = &data["operation"];
     assert_eq!(operation["name"], name);
-    // Where both tools are offered, the one that can do less is named.
-    assert_eq!(operation["mcpTool"], "mcp_aql_read");
-    assert_eq!(operation["permissions"], json!({"readOnly": true, "destructive": false}));
+    // Where all tools are offered, the one that can do less is named.
+    let reads = name != "derive_element";
+    assert_eq!(operation["mcpTool"], if reads { "mcp_aql_read" } else { "mcp_aql_create" });
+    assert_eq!(operation["permissions"], json!({"readOnly": reads, "destructive": false}));
     for example in operation["examples"].as_array().unwrap() {
         assert_eq!(example["request"]["operation"], name);
     }
@@ -108,8 +109,9 @@ fn check_introspection(era: Era) {
     let mut client = start(&sandbox, era);
     let listed = client.ask("tools/list", json!({}))["tools"].clone();
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
-    assert_eq!(names, TOOLS);
-    for (tool, listed) in TOOLS.into_iter().zip(listed.as_array().unwrap()) {
+    assert_eq!(names, ["mcp_aql_read", "mcp_aql_create", "mcp_aql"]);
+    let reading = listed.as_array().unwrap().iter().filter(|one| one["name"] != "mcp_aql_create");
+    for (tool, listed) in TOOLS.into_iter().zip(reading) {
         assert!(listed["description"].as_str().unwrap().contains("introspect"), "{listed}");
         let schema = &listed["inputSchema"];
         assert_eq!(schema["type"], "object", "{listed}");

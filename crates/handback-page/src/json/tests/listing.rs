@@ -9,6 +9,7 @@ use super::Copied;
 use crate::collection::{
     Collection, CollectionError, Fetch, Fetched, Places, Query, Search, Served, Window,
 };
+use crate::excerpt::{Excerpt, Extent, Located};
 use crate::filter::{Filter, Test};
 use crate::json::view::{View, Views};
 use crate::json::{InMemory, JsonCollection, JsonOptions};
@@ -362,15 +363,28 @@ fn query_for(word: usize) -> Query {
     Query { filter: Filter::EVERYTHING, search, order: Order::new(vec![]) }
 }
 
+fn whole(numbers: Vec<u32>, count: u32) -> View {
+    let total = numbers.len();
+    View::new(numbers, 0, total, count)
+}
+
+fn get_whole(
+    views: &Views,
+    query: &Query,
+    find: impl FnOnce() -> Result<View, CollectionError>,
+) -> Result<Arc<View>, CollectionError> {
+    views.get(query, |_| panic!("a whole view always serves"), |_| find())
+}
+
 #[test]
 fn views_are_found_once_and_the_oldest_are_forgotten() {
     let views = Views::new(0);
     let found = AtomicUsize::new(0);
     // Three of these are more than the limit of 1 MiB.
     let get = |word| {
-        let view = views.get(&query_for(word), || {
+        let view = get_whole(&views, &query_for(word), || {
             found.fetch_add(1, Ordering::SeqCst);
-            Ok(View::new(vec![5; 100_000], 1_000_000))
+            Ok(whole(vec![5; 100_000], 1_000_000))
         });
         assert_eq!(view.unwrap().len(), 100_000);
         found.load(Ordering::SeqCst)
@@ -386,18 +400,17 @@ fn views_are_found_once_and_the_oldest_are_forgotten() {
 #[test]
 fn a_view_above_the_limit_is_kept_alone() {
     let views = Views::new(0);
-    let large = || Ok(View::new(vec![5; 1_000_000], 2_000_000));
-    views.get(&query_for(1), large).unwrap();
-    let again = views.get(&query_for(1), || panic!("it is kept"));
+    let large = || Ok(whole(vec![5; 1_000_000], 2_000_000));
+    get_whole(&views, &query_for(1), large).unwrap();
+    let again = get_whole(&views, &query_for(1), || panic!("it is kept"));
     assert_eq!(again.unwrap().len(), 1_000_000);
-    views.get(&query_for(2), || Ok(View::new(vec![5], 10))).unwrap();
+    get_whole(&views, &query_for(2), || Ok(whole(vec![5], 10))).unwrap();
     let found = std::cell::Cell::new(false);
-    views
-        .get(&query_for(1), || {
-            found.set(true);
-            large()
-        })
-        .unwrap();
+    get_whole(&views, &query_for(1), || {
+        found.set(true);
+        large()
+    })
+    .unwrap();
     assert!(found.get());
 }
 
@@ -411,10 +424,10 @@ fn long_queries_take_their_share() {
         ),
         ..query_for(0)
     };
-    let empty = || Ok(View::new(vec![], 10));
-    views.get(&long(1), empty).unwrap();
-    views.get(&long(1), || panic!("it is kept")).unwrap();
-    views.get(&long(2), empty).unwrap();
+    let empty = || Ok(whole(vec![], 10));
+    get_whole(&views, &long(1), empty).unwrap();
+    get_whole(&views, &long(1), || panic!("it is kept")).unwrap();
+    get_whole(&views, &long(2), empty).unwrap();
     assert_eq!(views.count(&long(1).filter, &long(1).search), None);
     assert_eq!(views.count(&long(2).filter, &long(2).search), Some(0));
 }
@@ -422,9 +435,9 @@ fn long_queries_take_their_share() {
 #[test]
 fn a_view_that_is_not_found_is_tried_again() {
     let views = Views::new(0);
-    let failed = views.get(&query_for(1), || Err(CollectionError::Changed));
+    let failed = get_whole(&views, &query_for(1), || Err(CollectionError::Changed));
     assert!(matches!(failed, Err(CollectionError::Changed)));
-    assert!(views.get(&query_for(1), || Ok(View::new(vec![], 0))).is_ok());
+    assert!(get_whole(&views, &query_for(1), || Ok(whole(vec![], 0))).is_ok());
 }
 
 #[test]
@@ -436,21 +449,20 @@ fn who_wants_the_same_view_waits_and_others_do_not() {
     let leaving = std::sync::Mutex::new(leaving);
     std::thread::scope(|scope| {
         let slow = || {
-            views
-                .get(&query_for(1), || {
-                    found.fetch_add(1, Ordering::SeqCst);
-                    entered.send(()).unwrap();
-                    leaving.lock().unwrap().recv().unwrap();
-                    Ok(View::new(vec![3], 10))
-                })
-                .unwrap()
-                .len()
+            get_whole(&views, &query_for(1), || {
+                found.fetch_add(1, Ordering::SeqCst);
+                entered.send(()).unwrap();
+                leaving.lock().unwrap().recv().unwrap();
+                Ok(whole(vec![3], 10))
+            })
+            .unwrap()
+            .len()
         };
         let first = scope.spawn(slow);
         entering.recv().unwrap();
         let second = scope.spawn(slow);
         // Another view is found meanwhile.
-        views.get(&query_for(2), || Ok(View::new(vec![], 10))).unwrap();
+        get_whole(&views, &query_for(2), || Ok(whole(vec![], 10))).unwrap();
         assert_eq!(views.count(&Filter::EVERYTHING, &Search::new("w1")), None);
         leave.send(()).unwrap();
         assert_eq!((first.join().unwrap(), second.join().unwrap()), (1, 1));
@@ -460,7 +472,131 @@ fn who_wants_the_same_view_waits_and_others_do_not() {
 
 #[test]
 fn everything_in_its_place_takes_no_memory() {
-    assert!(matches!(View::new(vec![0, 1, 2], 3), View::All(3)));
-    assert!(matches!(View::new(vec![0, 2, 1], 3), View::Listed(_)));
-    assert!(matches!(View::new(vec![0, 1], 3), View::Listed(_)));
+    let taken = |view: View| {
+        let views = Views::new(0);
+        let before = {
+            get_whole(&views, &query_for(1), || Ok(View::all(0))).unwrap();
+            views.memory_bytes()
+        };
+        get_whole(&views, &query_for(2), || Ok(view)).unwrap();
+        views.memory_bytes() - 2 * before
+    };
+    assert_eq!(taken(whole(vec![0, 1, 2], 3)), 0);
+    assert_eq!(taken(whole(vec![0, 2, 1], 3)), 12);
+    assert_eq!(taken(whole(vec![0, 1], 3)), 8);
+}
+
+#[test]
+fn two_stretches_of_a_query_are_kept() {
+    let views = Views::new(0);
+    let found = AtomicUsize::new(0);
+    // Ten items, of which a stretch has four.
+    let get = |rank: usize| {
+        let serves = |view: &View| Ok((view.first()..view.first() + view.len()).contains(&rank));
+        let view = views.get(&query_for(1), serves, |kept| {
+            assert!(kept.len() <= 2);
+            found.fetch_add(1, Ordering::SeqCst);
+            Ok(View::new(vec![9; 4], rank, 10, 100))
+        });
+        assert_eq!(view.unwrap().total(), 10);
+        found.load(Ordering::SeqCst)
+    };
+    assert_eq!([get(0), get(3), get(4), get(7), get(1)], [1, 1, 2, 2, 2]);
+    assert_eq!(get(9), 3, "now the second one is forgotten");
+    assert_eq!([get(1), get(4)], [3, 4]);
+    assert_eq!(views.count(&Filter::EVERYTHING, &Search::new("w1")), Some(10));
+}
+
+#[test]
+fn an_item_that_is_too_long_is_counted_and_not_read() {
+    let long = format!("[\"{}\"]", "x".repeat(3 << 20));
+    let text = format!(r#"[{{"a":1}},{long},{{"a":2,"b":"y"}}]"#);
+    let options = JsonOptions::new().with_longest_item(1 << 20);
+    let collection = JsonCollection::open(Copied::new(text), options).unwrap();
+    let query = everything(&collection);
+    assert_eq!(collection.count(&query).unwrap(), 3);
+    let one = |offset| fetch(&collection, &query, Window::Offset { offset, limit: 1 });
+    assert_eq!(one(0).unwrap().rows[0].item, r#"{"a":1}"#);
+    assert_eq!(one(2).unwrap().rows[0].item, r#"{"a":2,"b":"y"}"#);
+    let searched = Query { search: Search::new("y"), ..query.clone() };
+    for refused in [one(1).map(|_| 0), collection.count(&searched)] {
+        let refused = refused.unwrap_err().to_string();
+        assert_eq!(refused, "an item has more than 1048576 bytes");
+    }
+    let names: Vec<_> =
+        collection.schema().unwrap().columns().iter().map(|c| c.name.clone()).collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[test]
+fn a_value_is_found_by_its_pointer() {
+    let text =
+        r#" {"items":[{"id":1},[2,"z"],"\u0033"],"total": 3,"x":{"y":null},"x":{"y":[true]}} "#;
+    let source = || Copied::new(text);
+    let at = |collection: &JsonCollection, pointer: &str| {
+        let extent = Extent::Whole { max_bytes: 20 };
+        match collection.value_at(&pointer.parse().unwrap(), extent).unwrap() {
+            Located::Found(Excerpt { kind, size_bytes, text, .. }) => {
+                assert!(text.as_ref().is_none_or(|text| text.len() as u64 == size_bytes));
+                Some((kind, text.unwrap_or_else(|| size_bytes.to_string())))
+            }
+            Located::Nothing => None,
+            Located::NotJson => panic!("it is JSON"),
+        }
+    };
+    let items = JsonOptions::new().with_pointer("/items".parse().unwrap());
+    let whole = JsonCollection::open(source(), items.clone().with_whole_document()).unwrap();
+    for (pointer, expected) in [
+        ("/items/0", Some(("object", r#"{"id":1}"#))),
+        ("/items/0/id", Some(("number", "1"))),
+        ("/items/1/1", Some(("string", r#""z""#))),
+        ("/items/2", Some(("string", r#""\u0033""#))),
+        ("/items", Some(("array", "27"))),
+        ("/items/3", None),
+        ("/items/-", None),
+        ("/items/00", None),
+        ("/items/0/no", None),
+        ("/total", Some(("number", "3"))),
+        ("/x/y", Some(("array", "[true]"))),
+        ("/x/y/0", Some(("boolean", "true"))),
+        ("/total/0", None),
+        ("", Some(("object", "80"))),
+    ] {
+        let expected = expected.map(|(kind, text)| (kind, text.to_owned()));
+        assert_eq!(at(&whole, pointer), expected, "{pointer}");
+    }
+    // A part of a document is all there is, unless it is said that the rest may be read.
+    let part = JsonCollection::open(source(), items).unwrap();
+    assert_eq!(at(&part, "/0/id"), Some(("number", "1".to_owned())));
+    assert_eq!(at(&part, ""), Some(("array", "27".to_owned())));
+    for pointer in ["/items/0", "/total", "/x"] {
+        assert_eq!(at(&part, pointer), None, "{pointer}");
+    }
+    let options = JsonOptions::new().with_pointer("/x".parse().unwrap());
+    let members = JsonCollection::open(source(), options.with_whole_document()).unwrap();
+    assert_eq!(at(&members, "/x/y"), Some(("array", "[true]".to_owned())));
+}
+
+#[test]
+fn many_short_items_beside_long_ones_are_found_by_their_pointers() {
+    let item = |number: usize| match number % 5000 {
+        4999 => format!("[\"{}\"]", "é".repeat(200_000)),
+        _ => number.to_string(),
+    };
+    let items: Vec<_> = (0..60_000).map(item).collect();
+    let text = format!("[{}]", items.join(" , "));
+    let options = JsonOptions::new().with_longest_item(64 << 10);
+    let collection = JsonCollection::open(Copied::new(text), options).unwrap();
+    for number in [0, 1, 4998, 4999, 5000, 5001, 39_999, 40_000, 59_998, 59_999] {
+        let pointer = format!("/{number}").parse().unwrap();
+        let found = collection.value_at(&pointer, Extent::Whole { max_bytes: 1 << 20 }).unwrap();
+        let Located::Found(found) = found else { panic!("{number}: {found:?}") };
+        assert!(found.text.unwrap() == item(number), "{number}");
+        let pointer = format!("/{number}/0").parse().unwrap();
+        let found = collection.value_at(&pointer, Extent::Piece { from: 1, max_bytes: 5 }).unwrap();
+        match found {
+            Located::Found(found) => assert_eq!(found.text.unwrap(), "éé"),
+            other => assert_eq!((other, number % 5000 != 4999), (Located::Nothing, true)),
+        }
+    }
 }

@@ -10,6 +10,7 @@ use crate::collection::{
     Collection, CollectionError, Fetch, Fetched, Places, Query, Row, Search, Window,
 };
 use crate::filter::{Filter, Member, Test};
+use crate::json::listing::Bounds;
 use crate::json::{InMemory, JsonCollection, JsonOptions};
 use crate::order::{Direction, Nulls, SortKey};
 use crate::scalar::Scalar;
@@ -257,6 +258,27 @@ proptest! {
         } else {
             JsonCollection::open(InMemory::new(text, 7), JsonOptions::new()).unwrap()
         };
+        let order = collection.schema().unwrap().total_order(keys);
+        let query = Query { filter, search, order };
+        let expected = Model { items: &items, query: &query }.items();
+        check_walks(&collection, &query, &expected, limit);
+    }
+
+    /// What does not fit into memory at once, in either order.
+    #[test]
+    fn pages_of_stretches(
+        items in prop::collection::vec(any_item(), 0..30),
+        filter in any_filter(),
+        search in any_search(),
+        keys in any_sort_keys(),
+        limit in 1_usize..7,
+        view_items in 2_usize..9,
+        sorted_bytes in 1_usize..300,
+    ) {
+        let text = Value::from(items.clone()).to_string();
+        let bounds = Bounds { view_items, sorted_bytes, stretches: 30 };
+        let collection = JsonCollection::open(Copied::new(text), JsonOptions::new()).unwrap();
+        let collection = collection.with_bounds(bounds);
         let order = collection.schema().unwrap().total_order(keys);
         let query = Query { filter, search, order };
         let expected = Model { items: &items, query: &query }.items();

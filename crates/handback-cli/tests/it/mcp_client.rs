@@ -1,4 +1,4 @@
-//! A client at the standard streams of `handback serve --stdio`.
+//! A client at the standard streams of the binary.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -30,7 +30,7 @@ pub(crate) struct Client {
     child: Child,
     /// `None` once it was closed.
     input: Option<ChildStdin>,
-    messages: Receiver<Value>,
+    messages: Receiver<String>,
     era: Era,
     capabilities: Value,
     requests: u64,
@@ -39,8 +39,13 @@ pub(crate) struct Client {
 impl Client {
     /// Starts the server and greets it, if the era does so.
     pub(crate) fn start(sandbox: &Sandbox, flags: &[&str], era: Era, capabilities: Value) -> Self {
-        let mut client = Self::silent(sandbox, flags, era, capabilities);
-        if era == Era::Older {
+        Self::silent(sandbox, flags, era, capabilities).greeted()
+    }
+
+    /// Greets the server, if the era does so.
+    pub(crate) fn greeted(self) -> Self {
+        let mut client = self;
+        if client.era == Era::Older {
             let hello = json!({
                 "protocolVersion": "2025-11-25",
                 "clientInfo": {"name": "test", "version": "1"},
@@ -55,7 +60,12 @@ impl Client {
 
     /// Starts the server and says nothing.
     pub(crate) fn silent(sandbox: &Sandbox, flags: &[&str], era: Era, capabilities: Value) -> Self {
-        let mut command = sandbox.command(&[&["serve", "--stdio"], flags].concat());
+        Self::of(sandbox, &[&["serve", "--stdio"], flags].concat(), era, capabilities)
+    }
+
+    /// Runs a command line, and says nothing.
+    pub(crate) fn of(sandbox: &Sandbox, words: &[&str], era: Era, capabilities: Value) -> Self {
+        let mut command = sandbox.command(words);
         let errors = File::create(sandbox.path(ERRORS)).unwrap();
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
@@ -64,8 +74,7 @@ impl Client {
         // Ends with the child, or with the test.
         thread::spawn(move || {
             for line in output.lines() {
-                let message = serde_json::from_str(&line.unwrap()).unwrap();
-                if sender.send(message).is_err() {
+                if sender.send(line.unwrap()).is_err() {
                     return;
                 }
             }
@@ -90,15 +99,30 @@ impl Client {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
+    /// Asks, and gives the result of this question, whatever else is answered before.
+    #[track_caller]
+    pub(crate) fn ask_with_meta(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        loop {
+            let answer = self.receive();
+            if answer["id"] == id {
+                assert!(answer["error"].is_null(), "{answer}");
+                return answer["result"].clone();
+            }
+        }
+    }
+
     /// Asks; what comes is for [`Self::receive`].
     pub(crate) fn send(&mut self, method: &str, mut params: Value) -> u64 {
         self.requests += 1;
         if self.era == Era::Newest {
-            params["_meta"] = json!({
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
-            });
+            for (name, value) in [
+                ("protocolVersion", json!("2026-07-28")),
+                ("clientInfo", json!({"name": "test", "version": "1"})),
+                ("clientCapabilities", self.capabilities.clone()),
+            ] {
+                params["_meta"][format!("io.modelcontextprotocol/{name}")] = value;
+            }
         }
         let id = self.requests;
         self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
@@ -108,10 +132,17 @@ impl Client {
     /// The next message that is no notification.
     #[track_caller]
     pub(crate) fn receive(&self) -> Value {
+        serde_json::from_str(&self.receive_line()).unwrap()
+    }
+
+    /// The same, as it was written.
+    #[track_caller]
+    pub(crate) fn receive_line(&self) -> String {
         loop {
-            let message = self.messages.recv_timeout(ANSWER_TIMEOUT).unwrap();
+            let line = self.messages.recv_timeout(ANSWER_TIMEOUT).unwrap();
+            let message: Value = serde_json::from_str(&line).unwrap();
             if message.get("id").is_some() {
-                return message;
+                return line;
             }
         }
     }
@@ -120,6 +151,17 @@ impl Client {
         let input = self.input.as_mut().unwrap();
         writeln!(input, "{message}").unwrap();
         input.flush().unwrap();
+    }
+
+    /// Kills it, as a power cut does.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn ended(mut self) -> ExitStatus {
+        self.child.wait().unwrap()
     }
 
     /// Leaves, and waits for the server to do so.

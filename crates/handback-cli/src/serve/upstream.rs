@@ -1,0 +1,57 @@
+//! Servers to stand before, on the command line.
+
+use handback_server::Upstream;
+use handback_server::gateway::upstream::Place;
+
+/// Characters of the name of an upstream at most.
+const NAME_CHARS_MAX: usize = 32;
+
+/// Reads `NAME=URL` or `NAME=COMMAND`.
+pub(crate) fn parse(text: &str) -> Result<Upstream, String> {
+    let (name, place) = text.split_once('=').ok_or("it is written NAME=URL or NAME=COMMAND")?;
+    let is_name = (1..=NAME_CHARS_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        && name != "handback";
+    if !is_name {
+        return Err(format!(
+            "a name has 1 to {NAME_CHARS_MAX} letters, digits, `-` and `_`, and is not `handback`"
+        ));
+    }
+    if place.starts_with("http://") || place.starts_with("https://") {
+        let place = Place::Http { url: place.to_owned(), headers: Vec::new() };
+        return Ok(Upstream { name: name.to_owned(), place });
+    }
+    let words = shlex::split(place).ok_or("the command has a quote that is not closed")?;
+    let mut words = words.into_iter();
+    let program = words.next().ok_or("there is no command")?;
+    let place = Place::Command { program, args: words.collect(), env: Vec::new() };
+    Ok(Upstream { name: name.to_owned(), place })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_or_a_command() {
+        let url = parse("shop=https://shop.example/mcp?x=1").unwrap();
+        assert!(
+            matches!(url.place, Place::Http { url, .. } if url == "https://shop.example/mcp?x=1")
+        );
+        let command = parse("files=npx -y 'a server' /home").unwrap();
+        assert_eq!(command.name, "files");
+        let Place::Command { program, args, .. } = command.place else { panic!("a command") };
+        assert_eq!(
+            (program.as_str(), args),
+            ("npx", vec!["-y".into(), "a server".into(), "/home".into()])
+        );
+    }
+
+    #[test]
+    fn what_is_neither() {
+        for wrong in ["", "x", "=x", "x=", "x=  ", "a b=c", "handback=c", "x='c", "é=c"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse(&format!("{}=c", "x".repeat(33))).is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! `handback wrap`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use handback_server::file::Settings;
+use handback_server::gateway::bound::Budget;
+use handback_server::gateway::upstream::Place;
+use handback_server::{ServerConfig, StartError, Upstream, serve_stdio};
+use handback_store::OpenError;
+use handback_token::KeyRing;
+use sha2::{Digest as _, Sha256};
+
+use crate::args::RingArgs;
+use crate::error::Failure;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::serve::{failure, log::Log};
+use crate::{collections, config, config_file, rings};
+
+/// Wraps of one command that run at once at most.
+const AT_ONCE_MAX: usize = 64;
+
+/// Stand before an MCP server on standard input and output: nothing too large, nothing lost, nothing
+/// run twice
+///
+/// Put it in front of the command that a client starts. Results over the budget are held whole: the
+/// client gets the first page and a handle, and reads the rest with the tool mcp_aql_read. A call with
+/// an idempotency key is made once, also if the client or this program is cut off.
+///
+/// Held results and the record of calls are in a folder of their own for each command, below the data
+/// directory, and are found again after a restart.
+#[derive(Debug, Args)]
+pub(crate) struct WrapArgs {
+    /// How much of a result a client gets at once, in bytes (`64KiB`) or tokens (`10000t`)
+    #[arg(long, value_name = "SIZE")]
+    budget: Option<Budget>,
+
+    /// The name of the server, for what is held and for the audit [default: that of its program]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// The data directory [default: as for all commands]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// The configuration, of which [gateway] and [limits] count here [default: HANDBACK_CONFIG, or
+    /// handback.toml in the data directory]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Write who called what, and how it ended, to the end of this file
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
+
+    #[command(flatten)]
+    ring: RingArgs,
+
+    /// The command that starts the server, and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
+    let data = match &args.data {
+        Some(folder) => folder.clone(),
+        None => config::data_directory()?,
+    };
+    let (settings, _) = config_file::find(args.config.as_deref(), Some(&data))?;
+    config_file::check(&settings)?;
+    let folder = data.join("wrap").join(folder_name(&args.command));
+    // Standard output is the protocol's.
+    let _log = Log::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(error).about("cannot start a runtime".to_owned()))?;
+    for number in 0..AT_ONCE_MAX {
+        let ring = rings::find_or_make_in(&args.ring, Some(&data), output)?.ring;
+        let config = wrapped(args, &settings, ring, &folder.join(number.to_string()))?;
+        let served = runtime.block_on(serve_stdio(config, collections::own_uid()));
+        match served {
+            // Another one of the same command has this folder.
+            Err(StartError::Store(OpenError::Locked)) => {}
+            served => {
+                // What still reads standard input is not waited for.
+                runtime.shutdown_background();
+                return served.map(|()| Exit::OK).map_err(failure);
+            }
+        }
+    }
+    Err(Failure::usage(format!("{AT_ONCE_MAX} of this command run already")))
+}
+
+fn wrapped(
+    args: &WrapArgs,
+    settings: &Settings,
+    ring: KeyRing,
+    folder: &Path,
+) -> Result<ServerConfig, Failure> {
+    let mut words = args.command.iter().cloned();
+    let program = words.next().unwrap_or_default();
+    let name = args.name.clone().unwrap_or_else(|| {
+        let stem = Path::new(&program).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        stem.filter(|stem| stem != "handback").unwrap_or_else(|| "server".to_owned())
+    });
+    let place = Place::Command { program, args: words.collect(), env: Vec::new() };
+    let mut options = settings.gateway_options()?;
+    options.budget = args.budget.unwrap_or(options.budget);
+    let mut config = ServerConfig::new(ring, folder.to_path_buf())
+        .signing(false)
+        .limits(settings.limits())
+        .tokens(settings.tokens())
+        .upstream(Upstream { name, place })
+        .gateway(options);
+    if let Some(file) = args.audit.as_ref().or(settings.audit.as_ref()) {
+        config = config.audit(file.clone());
+    }
+    #[cfg(debug_assertions)]
+    {
+        config = config::faults(config);
+    }
+    Ok(config)
+}
+
+/// The same for the same command, wherever it is started.
+fn folder_name(command: &[String]) -> String {
+    let mut hash = Sha256::new();
+    for word in command {
+        hash.update((word.len() as u64).to_be_bytes());
+        hash.update(word.as_bytes());
+    }
+    let hash: [u8; 32] = hash.finalize().into();
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_for_each_command() {
+        let name = |words: &[&str]| {
+            folder_name(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(name(&["a", "b"]), name(&["a", "b"]));
+        assert_ne!(name(&["a", "b"]), name(&["ab"]));
+        assert_ne!(name(&["a", "b"]), name(&["b", "a"]));
+        assert_eq!(name(&["a"]).len(), 16);
+    }
+}

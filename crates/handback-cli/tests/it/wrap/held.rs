@@ -1,0 +1,97 @@
+//! Results over the budget.
+
+use serde_json::{Value, json};
+
+use super::{ERAS, World, aql, text};
+use crate::mcp_client::Client;
+
+fn held(result: &Value) -> Value {
+    result["_meta"]["dev.handback/held"][0].clone()
+}
+
+fn ids(items: &Value) -> Vec<u64> {
+    items.as_array().unwrap().iter().map(|item| item["id"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn what_fits_is_as_the_server_gave_it() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let id = client.send("tools/call", json!({"name": "append", "arguments": {"text": "a"}}));
+        let line = client.receive_line();
+        let result =
+            r#"{"content":[{"type":"text","text":"appended"}],"x-unknown":{"b":1.50,"a":1e2}}"#;
+        assert_eq!(line, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+        assert!(client.close().success());
+    }
+}
+
+#[test]
+fn nothing_of_what_does_not_fit_is_lost() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let result = client.call("rows", &json!({"count": 5000}));
+        let held = held(&result);
+        let handle = held["handle"].as_str().unwrap();
+        assert!(text(&result).contains(handle) && text(&result).contains("5000"), "{result}");
+        assert_eq!((&held["total"], result["isError"].is_null()), (&json!(5000), true));
+        let shown = ids(&result["structuredContent"]["rows"]);
+        assert_eq!(shown, (0..held["shown"].as_u64().unwrap()).collect::<Vec<_>>());
+        assert!(result.to_string().len() <= 40 << 10);
+        let walked = walk(&mut client, handle);
+        assert_eq!(walked, (0..5000).collect::<Vec<_>>(), "each once, in order");
+        let params = json!({"filter": {"group": 3}});
+        let counted =
+            json!({"operation": "count_elements", "element_type": handle, "params": params});
+        let counted = aql(&mut client, "mcp_aql_read", &counted);
+        assert_eq!(counted["count"], (0..5000).filter(|n| n % 7 == 3).count());
+        assert!(client.close().success());
+    }
+}
+
+/// All items, page by page.
+fn walk(client: &mut Client, handle: &str) -> Vec<u64> {
+    let mut all = Vec::new();
+    let mut after = Value::Null;
+    loop {
+        let params = json!({"first": 100, "after": after});
+        let asked = json!({"operation": "list_elements", "element_type": handle, "params": params});
+        let page = aql(client, "mcp_aql_read", &asked);
+        all.extend(ids(&page["items"]));
+        if page["pageInfo"]["hasNextPage"] != true {
+            return all;
+        }
+        after = page["pageInfo"]["endCursor"].clone();
+    }
+}
+
+#[test]
+fn what_is_held_is_found_again_after_a_restart() {
+    let world = World::new();
+    let era = ERAS[0];
+    let mut client = world.client(era);
+    let result = client.call("rows", &json!({"count": 5000}));
+    let handle = held(&result)["handle"].as_str().unwrap().to_owned();
+    client.kill();
+    let mut client = world.client(era);
+    let found = json!({"operation": "list_collections", "params": {}});
+    let found = aql(&mut client, "mcp_aql_read", &found).to_string();
+    assert!(found.contains(&handle), "{found}");
+    assert_eq!(walk(&mut client, &handle).len(), 5000);
+}
+
+#[test]
+fn two_at_once_have_folders_of_their_own() {
+    let world = World::new();
+    let (mut one, mut other) = (world.client(ERAS[0]), world.client(ERAS[0]));
+    let first = one.call("rows", &json!({"count": 5000}));
+    let second = other.call("rows", &json!({"count": 5000}));
+    let handle = held(&first)["handle"].as_str().unwrap().to_owned();
+    assert_ne!(held(&second)["handle"], handle);
+    let asked = json!({"operation": "list_elements", "element_type": handle, "params": {}});
+    let refused = other.call("mcp_aql_read", &asked);
+    assert!(text(&refused).contains("\"success\":false"), "{refused}");
+    assert_eq!(walk(&mut one, &handle).len(), 5000);
+}

@@ -1,0 +1,124 @@
+//! What an upstream hands out and takes back, on its way through.
+
+use serde_json::{Value, json};
+
+use super::{ERAS, World};
+use crate::mcp_client::Era;
+
+#[test]
+fn lists_are_whole_and_their_cursors_are_ours() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let first = client.ask("tools/list", json!({}));
+        let cursor = first["nextCursor"].as_str().unwrap().to_owned();
+        assert_ne!(cursor, "half", "the upstream's own is not shown");
+        let second = client.ask("tools/list", json!({"cursor": cursor}));
+        assert_eq!(second["nextCursor"], Value::Null);
+        let names: Vec<_> = [first["tools"].clone(), second["tools"].clone()]
+            .iter()
+            .flat_map(|tools| tools.as_array().unwrap().clone())
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(names[..3], ["append", "look", "rows"]);
+        assert!(names.contains(&"mcp_aql_read".to_owned()), "{names:?}");
+        client.send("tools/list", json!({"cursor": "half"}));
+        let refused = client.receive();
+        assert_eq!(refused["error"]["data"]["reason"], "invalid", "{refused}");
+    }
+}
+
+#[test]
+fn the_state_of_an_exchange_is_sealed() {
+    let world = World::new();
+    let mut client = world.client(Era::Newest);
+    let call = json!({"name": "confirm", "arguments": {"what": "x"}});
+    let asked = client.ask("tools/call", call.clone());
+    let state = asked["requestState"].as_str().unwrap().to_owned();
+    assert!(!asked.to_string().contains("upstream-state"), "{asked}");
+    let mut back = call.clone();
+    back["requestState"] = state.clone().into();
+    back["inputResponses"] = json!({"q": {"action": "accept", "content": {"sure": true}}});
+    let confirmed = client.ask("tools/call", back.clone());
+    assert_eq!(super::text(&confirmed), "confirmed upstream-state:x");
+    // Of other arguments, or changed, it is none.
+    let mut other = back.clone();
+    other["arguments"]["what"] = "y".into();
+    let mut changed = back;
+    changed["requestState"] = format!("{}A", &state[..state.len() - 1]).into();
+    let mut bare = call;
+    bare["requestState"] = "upstream-state:x".into();
+    for wrong in [other, changed, bare] {
+        client.send("tools/call", wrong);
+        let refused = client.receive();
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert_eq!(refused["error"]["data"]["reason"], "invalid", "{refused}");
+    }
+    assert_eq!(world.effects("confirm").len(), 1);
+}
+
+#[test]
+fn an_older_client_is_asked_by_the_server_itself() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let id = client.send("tools/call", json!({"name": "confirm", "arguments": {"what": "x"}}));
+    let question = client.receive();
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}});
+    client.write(&answer);
+    let answer = client.receive();
+    assert_eq!((&answer["id"], super::text(&answer["result"])), (&json!(id), "confirmed"));
+    assert_eq!(world.effects("confirm"), ["confirm accept"]);
+}
+
+#[test]
+fn a_newer_client_answers_an_older_server() {
+    let world = World::speaking("older");
+    let mut client = world.client(Era::Newest);
+    let tools = client.ask("tools/list", json!({}));
+    assert_eq!(
+        (&tools["resultType"], &tools["cacheScope"]),
+        (&json!("complete"), &json!("private"))
+    );
+    let call = json!({"name": "confirm", "arguments": {"what": "x"}});
+    let asked = client.ask("tools/call", call.clone());
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let (name, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(question["method"], "elicitation/create", "{asked}");
+    let mut back = call;
+    back["requestState"] = asked["requestState"].clone();
+    back["inputResponses"] = json!({name: {"action": "accept"}});
+    let confirmed = client.ask("tools/call", back.clone());
+    assert_eq!(
+        (super::text(&confirmed), &confirmed["resultType"]),
+        ("confirmed", &json!("complete"))
+    );
+    assert_eq!(world.effects("confirm"), ["confirm accept"]);
+    // It has gone on: there is nothing to come back to.
+    let gone = client.ask("tools/call", back);
+    assert_eq!(gone["_meta"]["dev.handback/reason"], "ambiguous", "{gone}");
+    assert_eq!(world.effects("confirm").len(), 1);
+}
+
+#[test]
+fn a_newer_client_that_cannot_be_asked_is_not() {
+    let world = World::speaking("older");
+    let mut client = world.client_with(Era::Newest, &[], json!({}));
+    let result = client.call("confirm", &json!({"what": "x"}));
+    assert_eq!(super::text(&result), "confirmed");
+    assert_eq!(world.effects("confirm"), ["confirm None"], "the server was told that it cannot");
+}
+
+#[test]
+fn an_older_client_answers_a_newer_server() {
+    let world = World::speaking("newest");
+    let mut client = world.client(Era::Older);
+    let id = client.send("tools/call", json!({"name": "confirm", "arguments": {"what": "x"}}));
+    let question = client.receive();
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    client.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}));
+    let answer = client.receive();
+    assert_eq!(answer["id"], id, "{answer}");
+    assert_eq!(super::text(&answer["result"]), "confirmed upstream-state:x");
+    assert_eq!(world.effects("confirm"), ["confirm upstream-state:x accept"]);
+}

@@ -1,1 +1,0 @@
-//! Results that are over a client's budget.

@@ -1,0 +1,567 @@
+//! Calls of tools, prompts and resources that are not ours.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use handback_mcp::Era;
+use handback_mcp::server::{KEY_META, REPLAYED_META};
+use handback_mcp::wire::Object;
+use handback_token::{ArgsFingerprint, Operation, args_fingerprint_of_text};
+use handback_tool::{
+    Claim, Entered, Failure, Made, Refusal, Relay, Relayed, RoundOpened, Surface, ToolClass,
+};
+use memchr::memmem;
+use rand::RngExt as _;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::Tool;
+use crate::gateway::Gateway;
+use crate::hold::{Cutting, Holding, NotHeld, READER};
+use crate::hop::{HopTask, with_text};
+use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
+use crate::retry::Waiting;
+use crate::talk::{Question, Talk};
+use crate::upstream::{Answer, Ask, LineError, Raw};
+use crate::words::{self, INVALID_PARAMS};
+
+/// The first byte of what is remembered of a round: the upstream gave no state, or this one.
+const NO_STATE: u8 = 0;
+const STATE: u8 = 1;
+
+/// Where a replay says how to have the call made once more.
+const AGAIN_META: &str = "dev.handback/again";
+
+const HOW_TO_CALL_AGAIN: &str = "to run it once more, call with another idempotency key";
+
+/// Where a call goes.
+struct Target {
+    which: usize,
+    /// Its name there, if that is another one.
+    renamed: Option<String>,
+    tool: Option<Tool>,
+}
+
+/// A call, as the client asked for it.
+struct Asked<'a> {
+    operation: Operation,
+    /// The name that the client knows.
+    name: String,
+    target: Target,
+    params: Object<'a>,
+    arguments: Option<&'a str>,
+    key: Option<String>,
+    state: Option<String>,
+}
+
+impl Asked<'_> {
+    /// What the state of its exchange is bound to.
+    fn fingerprint(&self) -> Result<ArgsFingerprint, Refusal> {
+        let text = self.arguments.unwrap_or("null");
+        args_fingerprint_of_text(text.as_bytes(), &[])
+            .map_err(|error| Refusal::BadArguments(error.to_string()))
+    }
+
+    /// What a call under the same key has to be equal in.
+    fn given(&self) -> Result<ArgsFingerprint, Refusal> {
+        let arguments = self.arguments.unwrap_or("null");
+        let answers = self.params.get("inputResponses").unwrap_or("null");
+        let text = format!(r#"{{"arguments":{arguments},"answers":{answers}}}"#);
+        args_fingerprint_of_text(text.as_bytes(), &[])
+            .map_err(|error| Refusal::BadArguments(error.to_string()))
+    }
+}
+
+impl Gateway {
+    /// A call, from its checks to its answer.
+    pub(crate) async fn call(
+        &self,
+        talk: &Talk,
+        question: Question<'_>,
+        operation: Operation,
+        cancel: CancellationToken,
+    ) -> Answer {
+        let read = question.params.map(Object::read);
+        let Some(Ok(params)) = read else {
+            return words::refused(INVALID_PARAMS, "the parameters are no object", None);
+        };
+        let member = if operation == Operation::Read { "uri" } else { "name" };
+        let Some(name) = params.text(member).map(Cow::into_owned) else {
+            return words::refused(INVALID_PARAMS, &format!("`{member}` is missing"), None);
+        };
+        let Some(target) = self.target(talk, operation, &name).await else {
+            return words::refusal(talk.era, &Refusal::NotFound);
+        };
+        if target.which == self.own() {
+            // What is ours has its own checks.
+            let params = renamed(&params, &target);
+            let params = params.or_else(|| question.params_bytes());
+            return self.pass(talk, target.which, &question, params).await;
+        }
+        let key = match key_of(&params, question.key.as_deref()) {
+            Ok(key) => key,
+            Err(message) => return words::refused(INVALID_PARAMS, message, None),
+        };
+        let state = params.text("requestState").map(Cow::into_owned);
+        let arguments = question.params.and_then(arguments_of);
+        let mut asked = Asked { operation, name, target, params, arguments, key, state };
+        let waiting = match self.tried(talk, &asked) {
+            Ok(waiting) => waiting,
+            Err(refusal) => return words::refusal(talk.era, &refusal),
+        };
+        if let Some(waiting) = &waiting {
+            asked.key = Some(waiting.key().to_owned());
+        }
+        let relay = Relay {
+            caller: talk.caller.clone(),
+            surface: Surface::Mcp,
+            operation,
+            name: asked.name.clone(),
+            upstream: self.name_of(asked.target.which).to_owned(),
+            key: asked.key.clone(),
+            state: asked.state.clone(),
+            cancel,
+        };
+        let mut entered = match self.pipeline().enter(relay).await {
+            Ok(entered) => entered,
+            Err(refusal) => return words::refusal(talk.era, &refusal),
+        };
+        let ended = self.entered(talk, &question, &asked, &mut entered).await;
+        // Who is still here gets the answer, unless it was not wanted any more.
+        if let Some(waiting) = waiting.filter(|_| !matches!(ended, Err(Refusal::Cancelled))) {
+            waiting.delivered();
+        }
+        match ended {
+            Ok((made, minted, answer)) => {
+                entered.end(Ok((&made, minted.as_deref())));
+                answer
+            }
+            Err(refusal) => {
+                entered.end(Err(&refusal));
+                words::refusal(talk.era, &refusal)
+            }
+        }
+    }
+
+    /// What a call without a key is taken for, where identical ones are tries of one.
+    fn tried(&self, talk: &Talk, asked: &Asked<'_>) -> Result<Option<Waiting>, Refusal> {
+        let is_wanted = asked.key.is_none()
+            && asked.operation == Operation::Call
+            && self.options().retries_identical(&asked.name);
+        if !is_wanted {
+            return Ok(None);
+        }
+        let upstream = self.name_of(asked.target.which);
+        let (caller, given) = (talk.caller.principal().binding(), asked.given()?);
+        Ok(Some(self.retries().key(caller, upstream, &asked.name, &given)))
+    }
+
+    /// Where a call goes. What a caller may not use is refused later, like what is not there.
+    async fn target(&self, talk: &Talk, operation: Operation, name: &str) -> Option<Target> {
+        let straight = |which| Some(Target { which, renamed: None, tool: None });
+        if operation == Operation::Read {
+            let which = self.has_resource(talk, name).await?;
+            return straight(which);
+        }
+        let registry = self.pipeline().registry();
+        let is_alone = self.own() == 1;
+        // The common case is decided without a look at any list.
+        if is_alone
+            && registry.named(&talk.caller, operation, name).is_none()
+            && !name.starts_with(crate::catalog::OWN)
+        {
+            return straight(0);
+        }
+        let catalog = self.catalog(talk).await;
+        let renamed = |own_name: &str| (own_name != name).then(|| own_name.to_owned());
+        if operation == Operation::Call {
+            match catalog.tool(name) {
+                Some(tool) => Some(Target {
+                    which: tool.which,
+                    renamed: renamed(&tool.name),
+                    tool: Some(tool.clone()),
+                }),
+                None if is_alone => straight(0),
+                None => None,
+            }
+        } else {
+            match catalog.prompt(name) {
+                Some((which, own_name)) => {
+                    Some(Target { which, renamed: renamed(own_name), tool: None })
+                }
+                None if is_alone => straight(0),
+                None => None,
+            }
+        }
+    }
+
+    /// A call that was let in.
+    async fn entered(
+        &self,
+        talk: &Talk,
+        question: &Question<'_>,
+        asked: &Asked<'_>,
+        entered: &mut Entered,
+    ) -> Result<(Made, Option<String>, Answer), Refusal> {
+        let opened = match &asked.state {
+            Some(state) => Some(entered.open(Some(&asked.fingerprint()?), state)?),
+            None => None,
+        };
+        let params = self.outgoing(talk, question, asked, opened.as_ref(), entered).await?;
+        let is_single_use = self.options().is_single_use(&asked.name);
+        let is_claimed = asked.key.is_some() || (is_single_use && opened.is_some());
+        let tool = match &asked.target.tool {
+            Some(tool) => Some(tool.clone()),
+            // What it promises matters only where it is recorded.
+            None if is_claimed && asked.operation == Operation::Call => {
+                self.catalog(talk).await.tool(&asked.name).cloned()
+            }
+            None => None,
+        };
+        let claim = match is_claimed {
+            false => None,
+            true => Some(Claim {
+                given: asked.given()?,
+                round: opened.as_ref().map(RoundOpened::id),
+                is_single_use,
+                class: tool.as_ref().map_or(ToolClass::Unknown, |tool| tool.class),
+            }),
+        };
+        let time_limit = self.options().time_limit(&asked.name);
+        let ask = Ask {
+            method: question.method.to_owned(),
+            params: Some(params),
+            headers: question.headers.clone(),
+            heard: None,
+            time_limit: Some(time_limit),
+            subscription: None,
+        };
+        let work = Work {
+            gateway: self.clone(),
+            talk: talk.clone(),
+            which: asked.target.which,
+            holding: (asked.operation == Operation::Call).then(|| Holding {
+                budget: self
+                    .options()
+                    .budget(self.client_name(talk, asked).as_deref(), &asked.name),
+                held: entered.held().clone(),
+                owner: talk.caller.principal().clone(),
+                now_ms: entered.now_ms(),
+                upstream: self.name_of(asked.target.which).to_owned(),
+                tool: asked.name.clone(),
+            }),
+            is_recorded: claim.is_some(),
+            is_single_use,
+            tool: asked.name.clone(),
+        };
+        let made = entered.make(claim, time_limit, Box::pin(work.run(ask))).await?;
+        let (minted, answer) = self.sealed(talk, asked, opened.as_ref(), entered, &made).await?;
+        Ok((made, minted, answer))
+    }
+
+    /// The parameters as the upstream gets them.
+    async fn outgoing(
+        &self,
+        talk: &Talk,
+        question: &Question<'_>,
+        asked: &Asked<'_>,
+        opened: Option<&RoundOpened>,
+        entered: &Entered,
+    ) -> Result<Bytes, Refusal> {
+        let mut params = asked.params.clone();
+        let mut is_changed = false;
+        if let Some(renamed) = &asked.target.renamed {
+            params.set("name", Value::from(renamed.as_str()).to_string());
+            is_changed = true;
+        }
+        if let Some(opened) = opened {
+            is_changed = true;
+            match opened.memory() {
+                [STATE, state @ ..] => {
+                    let state = std::str::from_utf8(state).map_err(|_| Refusal::Broken)?;
+                    params.set("requestState", Value::from(state).to_string());
+                }
+                _ => drop(params.remove("requestState")),
+            }
+        }
+        if asked.operation == Operation::Call
+            && let Some(arguments) = asked.arguments
+            && let Some(resolved) = self.resolved(talk, asked, arguments, entered).await?
+        {
+            params.set("arguments", resolved);
+            is_changed = true;
+        }
+        match question.params_bytes() {
+            Some(bytes) if !is_changed => Ok(bytes),
+            _ => Ok(params.to_json().into()),
+        }
+    }
+
+    /// The arguments with what they refer to in its place, if they refer to anything.
+    async fn resolved(
+        &self,
+        talk: &Talk,
+        asked: &Asked<'_>,
+        arguments: &str,
+        entered: &Entered,
+    ) -> Result<Option<String>, Refusal> {
+        if !mentions_held(arguments) {
+            return Ok(None);
+        }
+        let catalog = self.catalog(talk).await;
+        let schema = catalog.tool(&asked.name).and_then(|tool| tool.input.clone());
+        let options = self.options();
+        let (owner, held) = (talk.caller.principal().clone(), entered.held().clone());
+        let (revocations, now_ms) = (entered.revocations().clone(), entered.now_ms());
+        let (upstream, tool) = (self.name_of(asked.target.which).to_owned(), asked.name.clone());
+        let rules =
+            Rules { allowed: options.directions.clone(), bytes_max: options.reference_bytes_max };
+        let text = arguments.to_owned();
+        let resolve = move || {
+            let call =
+                Call { upstream: &upstream, tool: &tool, rules: &rules, schema: schema.as_deref() };
+            let mut held = HeldValues::of(&owner, &held, &revocations, now_ms);
+            let resolution = resolve(&text, &call, &mut held)?;
+            Ok::<_, ReferenceError>((resolution.arguments.into_owned(), resolution.resolved))
+        };
+        let resolved = tokio::task::spawn_blocking(resolve).await;
+        let (arguments, resolved) = resolved.map_err(|_| Refusal::Broken)?.map_err(|error| {
+            entered.note_reason(error.reason());
+            Refusal::BadArguments(error.to_string())
+        })?;
+        for one in &resolved {
+            entered.passed(serde_json::to_value(one).unwrap_or_default());
+        }
+        Ok((!resolved.is_empty()).then_some(arguments))
+    }
+
+    /// The name that the client gives itself.
+    fn client_name(&self, talk: &Talk, asked: &Asked<'_>) -> Option<String> {
+        if let Some(session) = &talk.session {
+            return session.client().map(str::to_owned);
+        }
+        if self.options().client_budgets.is_empty() {
+            return None;
+        }
+        let meta: Value = serde_json::from_str(asked.params.get("_meta")?).ok()?;
+        let info = meta.get("io.modelcontextprotocol/clientInfo")?;
+        info.get("name").and_then(Value::as_str).map(str::to_owned)
+    }
+
+    /// What the upstream gave, for this client: what comes back later is sealed, and a replay says
+    /// that it is one.
+    async fn sealed(
+        &self,
+        talk: &Talk,
+        asked: &Asked<'_>,
+        opened: Option<&RoundOpened>,
+        entered: &Entered,
+        made: &Made,
+    ) -> Result<(Option<String>, Answer), Refusal> {
+        let Made { relayed: Relayed { json, is_error, round }, is_replay, .. } = made;
+        if *is_error {
+            return Ok((None, Answer::Error(json.clone())));
+        }
+        let mut json = json.clone();
+        let mut minted = None;
+        if let Some(round) = round {
+            let raw: &RawValue = serde_json::from_slice(&json).map_err(|_| Refusal::Broken)?;
+            let mut result = Object::read(raw).map_err(|_| Refusal::Broken)?;
+            let memory = match result.text("requestState") {
+                Some(state) => [&[STATE], state.as_bytes()].concat(),
+                None => vec![NO_STATE],
+            };
+            let state = entered.seal(Some(&asked.fingerprint()?), opened, *round, &memory)?;
+            result.set("requestState", Value::from(state.as_str()).to_string());
+            json = result.to_json().into();
+            minted = Some(state);
+        } else if talk.era == Era::Modern && says(&json, b"taskId") {
+            json = self.with_task(talk, asked, json).await?;
+        }
+        if *is_replay {
+            json = marked(&json).unwrap_or(json);
+        }
+        Ok((minted, Answer::Result(Raw::Memory(json))))
+    }
+
+    /// A task of an upstream, under an id of this client.
+    async fn with_task(
+        &self,
+        talk: &Talk,
+        asked: &Asked<'_>,
+        json: Bytes,
+    ) -> Result<Bytes, Refusal> {
+        let raw: &RawValue = serde_json::from_slice(&json).map_err(|_| Refusal::Broken)?;
+        let result = Object::read(raw).map_err(|_| Refusal::Broken)?;
+        let (Some("task"), Some(id)) =
+            (result.text("resultType").as_deref(), result.text("taskId"))
+        else {
+            return Ok(json.clone());
+        };
+        let upstream = self.name_of(asked.target.which).to_owned();
+        let task = HopTask { upstream, task: id.into_owned() };
+        let id = self.hop(&talk.caller).seal_task(&task).await?;
+        with_text(&json, "taskId", &id).ok_or(Refusal::Broken)
+    }
+}
+
+/// What asks the upstream, and may outlive the client.
+struct Work {
+    gateway: Gateway,
+    talk: Talk,
+    which: usize,
+    holding: Option<Holding>,
+    is_recorded: bool,
+    is_single_use: bool,
+    tool: String,
+}
+
+impl Work {
+    async fn run(self, ask: Ask) -> Result<Relayed, Failure> {
+        let answered = match self.gateway.line(&self.talk, self.which).await {
+            Ok(line) => self.gateway.asked(self.talk.clone(), line, ask).await,
+            // It was not even reached.
+            Err(error) => Err(LineError::Unreachable(error.to_string())),
+        };
+        match answered {
+            Ok(Answer::Result(raw)) => self.taken(raw).await,
+            Ok(Answer::Error(json)) => Ok(Relayed { json, is_error: true, round: None }),
+            Err(LineError::TooLarge) => Err(Failure::TooLarge),
+            Err(error) if error.nothing_happened() => {
+                Err(Failure::NothingHappened(self.unanswered(&error)))
+            }
+            // Nobody asks for it again by a key.
+            Err(error) if !self.is_recorded => Ok(self.unanswered(&error)),
+            Err(LineError::TimedOut) => Err(Failure::TimedOut),
+            Err(_) => Err(Failure::Lost),
+        }
+    }
+
+    async fn taken(self, raw: Raw) -> Result<Relayed, Failure> {
+        let json = match &self.holding {
+            Some(holding) if holding.is_over(&raw) => {
+                let catalog = self.gateway.catalog(&self.talk).await;
+                let own = self.gateway.own();
+                let cutting = Cutting {
+                    reader: catalog.shown_own(own, READER).to_owned(),
+                    output: catalog.tool(&self.tool).and_then(|tool| tool.output.clone()),
+                };
+                match holding.hold(raw, cutting).await {
+                    Ok(json) => json,
+                    Err(NotHeld::Failed(failure)) => return Err(failure),
+                    Err(NotHeld::Refused(why)) => {
+                        let told = words::tool_error(self.talk.era, &why, "not_held");
+                        return Ok(relayed_of(told));
+                    }
+                }
+            }
+            _ => raw.in_memory().cloned().ok_or(Failure::TooLarge)?,
+        };
+        let asks = says(&json, b"requestState") || says(&json, b"input_required");
+        let round = asks.then(|| self.round(&json)).flatten();
+        Ok(Relayed { json, is_error: false, round })
+    }
+
+    /// The id of the round that a result asks for.
+    fn round(&self, json: &[u8]) -> Option<[u8; 16]> {
+        let raw: &RawValue = serde_json::from_slice(json).ok()?;
+        let result = Object::read(raw).ok()?;
+        let has_state = result.get("requestState").is_some();
+        let asks = result.text("resultType").is_some_and(|kind| kind == "input_required");
+        (has_state || (asks && self.is_single_use)).then(|| rand::rng().random())
+    }
+
+    fn unanswered(&self, error: &LineError) -> Relayed {
+        let (mut message, reason) =
+            words::unanswered_words(self.gateway.name_of(self.which), error);
+        if !error.nothing_happened() {
+            message.push_str(": whether it did what was asked is not known");
+        }
+        let answer = match self.holding {
+            Some(_) => words::tool_error(self.talk.era, &message, reason),
+            None => {
+                let data = serde_json::json!({"reason": reason});
+                words::refused(words::INTERNAL_ERROR, &message, Some(data))
+            }
+        };
+        relayed_of(answer)
+    }
+}
+
+/// An answer of our own in the place of the upstream's.
+fn relayed_of(answer: Answer) -> Relayed {
+    match answer {
+        Answer::Result(raw) => {
+            let json = raw.in_memory().cloned().unwrap_or_default();
+            Relayed { json, is_error: false, round: None }
+        }
+        Answer::Error(json) => Relayed { json, is_error: true, round: None },
+    }
+}
+
+/// Whether a text may have this word in it as a name or a value: exactly, or written with escapes.
+fn says(json: &[u8], word: &[u8]) -> bool {
+    memmem::find(json, word).is_some() || memmem::find(json, br"\u").is_some()
+}
+
+/// The parameters with the name that the upstream knows, if that is another one.
+fn renamed(params: &Object<'_>, target: &Target) -> Option<Bytes> {
+    let name = target.renamed.as_deref()?;
+    let mut params = params.clone();
+    params.set("name", Value::from(name).to_string());
+    Some(params.to_json().into())
+}
+
+/// The arguments, in the message.
+fn arguments_of(params: &RawValue) -> Option<&str> {
+    #[derive(serde::Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, default)]
+        arguments: Option<&'a RawValue>,
+    }
+
+    let params: Params<'_> = serde_json::from_str(params.get()).ok()?;
+    params.arguments.map(RawValue::get)
+}
+
+/// The idempotency key: of the message, or of its headers. It may be said in both places, but not
+/// differently.
+fn key_of(params: &Object<'_>, of_header: Option<&str>) -> Result<Option<String>, &'static str> {
+    let meta = params.get("_meta").filter(|meta| says(meta.as_bytes(), KEY_META.as_bytes()));
+    let of_meta = match meta {
+        None => None,
+        Some(meta) => {
+            let raw: &RawValue = serde_json::from_str(meta).map_err(|_| "`_meta` is no object")?;
+            let meta = Object::read(raw).map_err(|_| "`_meta` is no object")?;
+            match (meta.get(KEY_META), meta.text(KEY_META)) {
+                (None, _) => None,
+                (Some(_), Some(key)) => Some(key.into_owned()),
+                (Some(_), None) => return Err("the idempotency key is no string"),
+            }
+        }
+    };
+    match (of_meta, of_header) {
+        (Some(one), Some(other)) if one != other => Err("there are two idempotency keys"),
+        (Some(key), _) => Ok(Some(key)),
+        (None, key) => Ok(key.map(str::to_owned)),
+    }
+}
+
+/// The same result, which says that it is the answer to an earlier try.
+fn marked(json: &[u8]) -> Option<Bytes> {
+    let raw: &RawValue = serde_json::from_slice(json).ok()?;
+    let mut result = Object::read(raw).ok()?;
+    let meta = match result.get("_meta") {
+        Some(meta) => {
+            let raw: &RawValue = serde_json::from_str(meta).ok()?;
+            let mut meta = Object::read(raw).ok()?;
+            meta.set(REPLAYED_META, "true".to_owned());
+            meta.set(AGAIN_META, Value::from(HOW_TO_CALL_AGAIN).to_string());
+            meta.to_json()
+        }
+        None => serde_json::json!({REPLAYED_META: true, AGAIN_META: HOW_TO_CALL_AGAIN}).to_string(),
+    };
+    result.set("_meta", meta);
+    Some(result.to_json().into())
+}

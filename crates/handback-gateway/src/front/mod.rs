@@ -1,0 +1,5 @@
+//! Where clients come in.
+
+pub mod http;
+mod sessions;
+pub mod stdio;

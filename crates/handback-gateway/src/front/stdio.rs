@@ -1,0 +1,330 @@
+//! A client at the other end of two pipes: one JSON text on each line.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use handback_identity::Caller;
+use handback_mcp::Era;
+use handback_mcp::bounds::MAX_BODY_BYTES;
+use handback_mcp::era::Envelope;
+use handback_mcp::wire::{Id, Message};
+use hyper::HeaderMap;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::gateway::Gateway;
+use crate::session::Session;
+use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
+use crate::upstream::{Answer, Raw};
+use crate::words;
+
+/// Questions of the client that are under way at a time; it is not read any further meanwhile.
+const UNDER_WAY_MAX: usize = 256;
+
+/// Codes of JSON-RPC.
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+
+/// Why a client is not served any more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StdioError {
+    /// A pipe broke.
+    #[error("the client cannot be reached: {0}")]
+    Pipe(#[from] std::io::Error),
+    /// It sent a line that is longer than any message may be.
+    #[error("the client sent a line of more than {MAX_BODY_BYTES} bytes")]
+    TooLong,
+}
+
+/// One client.
+struct Client {
+    gateway: Gateway,
+    caller: Caller,
+    /// Lines for the client.
+    lines: mpsc::Sender<Bytes>,
+    session: watch::Sender<Option<Arc<Session>>>,
+    places: Arc<tokio::sync::Semaphore>,
+    /// What is under way of the newer era, by the JSON of its id.
+    under_way: Arc<std::sync::Mutex<std::collections::HashMap<String, CancellationToken>>>,
+}
+
+/// Serves the client at the other end until it closes its end.
+///
+/// # Errors
+///
+/// [`StdioError`] if it cannot be served any more.
+pub async fn serve(
+    gateway: Gateway,
+    caller: Caller,
+    input: impl AsyncRead + Unpin,
+    mut output: impl AsyncWrite + Unpin + Send + 'static,
+) -> Result<(), StdioError> {
+    let (lines, mut waiting) = mpsc::channel::<Bytes>(WAITING_MAX);
+    let writer = tokio::spawn(async move {
+        while let Some(line) = waiting.recv().await {
+            output.write_all(&line).await?;
+            output.write_all(b"\n").await?;
+            if waiting.is_empty() {
+                output.flush().await?;
+            }
+        }
+        output.flush().await
+    });
+    let client = Client {
+        gateway,
+        caller,
+        lines,
+        session: watch::Sender::new(None),
+        places: Arc::new(tokio::sync::Semaphore::new(UNDER_WAY_MAX)),
+        under_way: Arc::default(),
+    };
+    let mut input = BufReader::new(input);
+    let read = async {
+        while let Some(line) = next_line(&mut input).await? {
+            client.take(line).await;
+        }
+        Ok(())
+    };
+    let ended = read.await;
+    drop(client);
+    // What was answered is written; nobody waits for what is not.
+    writer.abort();
+    ended
+}
+
+/// The next line that is not empty; nothing at the end.
+async fn next_line(
+    input: &mut (impl tokio::io::AsyncBufRead + Unpin),
+) -> Result<Option<Bytes>, StdioError> {
+    let mut line = BytesMut::new();
+    loop {
+        let piece = input.fill_buf().await?;
+        if piece.is_empty() {
+            return Ok((!line.is_empty()).then(|| line.freeze()));
+        }
+        let end = memchr::memchr(b'\n', piece);
+        let taken = end.map_or(piece.len(), |end| end + 1);
+        let text = piece.get(..end.unwrap_or(piece.len())).unwrap_or_default();
+        if line.len() + text.len() > MAX_BODY_BYTES {
+            return Err(StdioError::TooLong);
+        }
+        line.extend_from_slice(text);
+        input.consume(taken);
+        if end.is_some() {
+            if line.iter().all(u8::is_ascii_whitespace) {
+                line.clear();
+                continue;
+            }
+            return Ok(Some(line.freeze()));
+        }
+    }
+}
+
+impl Client {
+    async fn take(&self, line: Bytes) {
+        let message = match Message::read(&line) {
+            Ok(message) => message,
+            Err(error) => {
+                let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&line).is_ok();
+                let code = if is_json { INVALID_REQUEST } else { PARSE_ERROR };
+                let error = words::error(code, &error.to_string(), None);
+                return self.say(answer_line(None, &Answer::Error(error))).await;
+            }
+        };
+        match message {
+            Message::Request { id, method, params } => {
+                let era = Envelope::read(&line).era(&HeaderMap::new());
+                if method == "initialize" {
+                    return self.begin(id, params).await;
+                }
+                let (id, method) = (id.into_owned(), method.into_owned());
+                self.start(id, method, line.clone(), era).await;
+            }
+            Message::Notification { method, params } => {
+                let params = params.map(|params| line.slice_ref(params.get().as_bytes()));
+                self.hear(&method, params).await;
+            }
+            Message::Result { id, result } => {
+                let result = line.slice_ref(result.get().as_bytes());
+                self.answered(&id, Ok(result)).await;
+            }
+            Message::Error { id, error } => {
+                let error = line.slice_ref(error.get().as_bytes());
+                if let Some(id) = id {
+                    self.answered(&id, Err(error)).await;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    async fn begin(&self, id: Id<'_>, params: Option<&RawValue>) {
+        let nothing = RawValue::from_string("{}".to_owned()).ok();
+        let Some(params) = params.or(nothing.as_deref()) else { return };
+        let (out, mut told) = mpsc::channel(WAITING_MAX);
+        let begun = Session::begin(&self.gateway, self.caller.clone(), params, out).await;
+        let answer = match begun {
+            Ok((session, answer)) => {
+                self.session.send_replace(Some(session));
+                answer
+            }
+            Err(answer) => answer,
+        };
+        self.say(answer_line(Some(id), &answer)).await;
+        let lines = self.lines.clone();
+        tokio::spawn(async move {
+            while let Some(told) = told.recv().await {
+                if lines.send(told_line(&told)).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    async fn start(&self, id: Id<'static>, method: String, message: Bytes, era: Era) {
+        let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
+        let (gateway, lines) = (self.gateway.clone(), self.lines.clone());
+        let session = self.session.borrow().clone().filter(|_| era == Era::Legacy);
+        let (caller, under_way) = (self.caller.clone(), Arc::clone(&self.under_way));
+        tokio::spawn(async move {
+            let _place = place;
+            let (out, mut told) = mpsc::channel(WAITING_MAX);
+            let answered = async {
+                let Ok(Message::Request { params, .. }) = Message::read(&message) else {
+                    return None;
+                };
+                let question = Question {
+                    id: id.as_json(),
+                    method: &method,
+                    params,
+                    message: &message,
+                    headers: Vec::new(),
+                    key: None,
+                };
+                Some(match session {
+                    Some(session) => session.ask(question, out).await,
+                    None if era == Era::Legacy => {
+                        let message = "there was no `initialize`";
+                        words::refused(INVALID_REQUEST, message, None)
+                    }
+                    None => {
+                        let cancel = CancellationToken::new();
+                        let key = id.as_json().to_owned();
+                        lock(&under_way).insert(key.clone(), cancel.clone());
+                        let talk = Talk { caller, era, out, session: None };
+                        let answer = gateway.ask(&talk, question, cancel).await;
+                        lock(&under_way).remove(&key);
+                        answer
+                    }
+                })
+            };
+            let mut answered = std::pin::pin!(answered);
+            let answer = loop {
+                tokio::select! {
+                    biased;
+                    Some(told) = told.recv() => drop(lines.send(told_line(&told)).await),
+                    answer = &mut answered => break answer,
+                }
+            };
+            while let Ok(told) = told.try_recv() {
+                drop(lines.send(told_line(&told)).await);
+            }
+            if let Some(answer) = answer {
+                drop(lines.send(answer_line(Some(id.clone()), &answer)).await);
+            }
+        });
+    }
+
+    async fn hear(&self, method: &str, params: Option<Bytes>) {
+        if method == "notifications/cancelled" {
+            let id = params.as_deref().and_then(|params| {
+                let raw: &RawValue = serde_json::from_slice(params).ok()?;
+                let object = handback_mcp::wire::Object::read(raw).ok()?;
+                object.get("requestId").map(str::to_owned)
+            });
+            let cancel = id.and_then(|id| lock(&self.under_way).get(&id).cloned());
+            if let Some(cancel) = cancel {
+                return cancel.cancel();
+            }
+        }
+        let session = self.session.borrow().clone();
+        if let Some(session) = session {
+            session.tell(method, params).await;
+        }
+    }
+
+    async fn answered(&self, id: &Id<'_>, with: Result<Bytes, Bytes>) {
+        let session = self.session.borrow().clone();
+        if let (Some(session), Some(id)) = (session, id.as_number()) {
+            session.answer(id, with).await;
+        }
+    }
+
+    async fn say(&self, line: Bytes) {
+        drop(self.lines.send(line).await);
+    }
+}
+
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// The line of something that is not an answer.
+pub(crate) fn told_line(told: &ToClient) -> Bytes {
+    let mut line = br#"{"jsonrpc":"2.0","#.to_vec();
+    let (method, params) = match told {
+        ToClient::Notification { method, params } => (method, params),
+        ToClient::Request { id, method, params } => {
+            line.extend_from_slice(format!(r#""id":{id},"#).as_bytes());
+            (method, params)
+        }
+    };
+    line.extend_from_slice(br#""method":"#);
+    line.extend_from_slice(serde_json::Value::from(method.as_str()).to_string().as_bytes());
+    if let Some(params) = params {
+        line.extend_from_slice(br#","params":"#);
+        line.extend_from_slice(params);
+    }
+    line.push(b'}');
+    on_one_line(line)
+}
+
+/// The line of an answer.
+pub(crate) fn answer_line(id: Option<Id<'_>>, answer: &Answer) -> Bytes {
+    let (member, json) = match answer {
+        Answer::Result(Raw::Memory(json)) => ("result", json.clone()),
+        Answer::Result(raw) => match read_whole(raw) {
+            Some(json) => ("result", json),
+            None => ("error", words::error(words::INTERNAL_ERROR, "the answer is lost", None)),
+        },
+        Answer::Error(json) => ("error", json.clone()),
+    };
+    let id = id.map_or_else(|| "null".to_owned(), |id| id.as_json().to_owned());
+    let mut line = Vec::with_capacity(json.len() + id.len() + 40);
+    line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    line.extend_from_slice(id.as_bytes());
+    line.extend_from_slice(format!(r#","{member}":"#).as_bytes());
+    line.extend_from_slice(&json);
+    line.push(b'}');
+    on_one_line(line)
+}
+
+fn read_whole(raw: &Raw) -> Option<Bytes> {
+    use handback_page::json::ByteSource as _;
+    raw.read(0..raw.size_bytes()).ok().map(|bytes| Bytes::from(bytes.into_owned()))
+}
+
+/// JSON has line ends only between its parts, where they mean nothing.
+fn on_one_line(mut line: Vec<u8>) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', &line).is_some() {
+        for byte in &mut line {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+    }
+    line.into()
+}

@@ -1,0 +1,252 @@
+//! Lists of all upstreams, as one.
+
+use bytes::Bytes;
+use handback_mcp::Era;
+use handback_mcp::wire::Object;
+use handback_token::{Outside, Reason};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::catalog::{Catalog, ITEMS_MAX, member};
+use crate::gateway::{Gateway, own_params};
+use crate::hop::ListPlace;
+use crate::talk::{Question, Talk};
+use crate::upstream::{Answer, Ask, Raw};
+use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
+
+/// A list of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum List {
+    Tools,
+    Prompts,
+    Resources,
+    Templates,
+}
+
+impl List {
+    pub(crate) fn of_method(method: &str) -> Option<Self> {
+        [Self::Tools, Self::Prompts, Self::Resources, Self::Templates]
+            .into_iter()
+            .find(|list| list.method() == method)
+    }
+
+    const fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "tools/list",
+            Self::Prompts => "prompts/list",
+            Self::Resources => "resources/list",
+            Self::Templates => "resources/templates/list",
+        }
+    }
+
+    /// The member of a result that has the items.
+    const fn items(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+        }
+    }
+
+    /// The member of an item that it is told by.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::Templates => "uriTemplate",
+        }
+    }
+}
+
+impl Gateway {
+    /// All items of a list of one upstream, as far as they are looked at. One that has no such list,
+    /// or cannot be asked, has none.
+    pub(crate) async fn items(&self, talk: &Talk, which: usize, list: List) -> Vec<Bytes> {
+        let mut items = Vec::new();
+        let mut cursor: Option<String> = None;
+        let Ok(line) = self.line(talk, which).await else { return items };
+        while items.len() < ITEMS_MAX {
+            let ask = Ask {
+                method: list.method().to_owned(),
+                params: Some(own_params(talk.era, cursor.as_deref())),
+                headers: Vec::new(),
+                heard: None,
+                time_limit: None,
+                subscription: None,
+            };
+            let Ok(Answer::Result(Raw::Memory(result))) = line.ask(ask).await else { break };
+            let Ok(raw) = serde_json::from_slice::<&RawValue>(&result) else { break };
+            let Ok(page) = Object::read(raw) else { break };
+            let Some(found) = page.get(list.items()) else { break };
+            let Ok(found) = serde_json::from_str::<Vec<&RawValue>>(found) else { break };
+            items.extend(found.iter().map(|item| Bytes::copy_from_slice(item.get().as_bytes())));
+            match page.text("nextCursor") {
+                Some(next) if cursor.as_deref() != Some(&*next) => cursor = Some(next.into_owned()),
+                _ => break,
+            }
+        }
+        items
+    }
+
+    /// A page of a list.
+    pub(crate) async fn list(&self, talk: &Talk, question: &Question<'_>, list: List) -> Answer {
+        let params = question.params.map(Object::read);
+        let Ok(params) = params.transpose() else {
+            return words::refused(INVALID_PARAMS, "the parameters are no object", None);
+        };
+        let mut params = params.unwrap_or_default();
+        let place = match params.remove("cursor") {
+            None => ListPlace { which: 0, cursor: None },
+            Some(cursor) => {
+                let cursor = serde_json::from_str::<String>(&cursor).unwrap_or_default();
+                match self.hop(&talk.caller).open_cursor(list.items(), &cursor).await {
+                    Ok(place) if place.which <= self.own() => place,
+                    Ok(_) => return refused_cursor(Reason::Expired),
+                    Err(reason) => return refused_cursor(reason),
+                }
+            }
+        };
+        if let Some(cursor) = &place.cursor {
+            params.set("cursor", Value::from(cursor.as_str()).to_string());
+        }
+        let is_empty = params.names().next().is_none();
+        let asked = (!is_empty).then(|| Bytes::from(params.to_json()));
+        let answer = self.pass(talk, place.which, question, asked).await;
+        let result = match answer {
+            Answer::Result(Raw::Memory(result)) => result,
+            Answer::Error(error) if is_unknown_method(&error) || self.own() > 1 => {
+                // It has no such list, or is away: the others do.
+                let nothing = match talk.era {
+                    Era::Modern => json!({list.items(): [], "resultType": "complete"}),
+                    _ => json!({list.items(): []}),
+                };
+                nothing.to_string().into()
+            }
+            other => return other,
+        };
+        match self.merge(talk, list, &place, &result).await {
+            Some(Ok(json)) => Answer::Result(Raw::Memory(json)),
+            Some(Err(answer)) => answer,
+            None => Answer::Result(Raw::Memory(result)),
+        }
+    }
+
+    /// The page of an upstream as the client gets it; nothing, if it is that of the upstream.
+    async fn merge(
+        &self,
+        talk: &Talk,
+        list: List,
+        place: &ListPlace,
+        result: &Bytes,
+    ) -> Option<Result<Bytes, Answer>> {
+        let catalog = self.catalog(talk).await;
+        let raw: &RawValue = serde_json::from_slice(result).ok()?;
+        let mut page = Object::read(raw).ok()?;
+        let items: Vec<&RawValue> = serde_json::from_str(page.get(list.items())?).ok()?;
+        let count = items.len();
+        let mut shown: Vec<Option<String>> = Vec::new();
+        let mut is_changed = false;
+        for item in &items {
+            match self.shown(talk, list, place.which, item, &catalog) {
+                Shown::AsIs => shown.push(None),
+                Shown::Renamed(json) => {
+                    is_changed = true;
+                    shown.push(Some(json));
+                }
+                Shown::Hidden => {
+                    is_changed = true;
+                    shown.push(Some(String::new()));
+                }
+            }
+        }
+        let next = page.text("nextCursor").map(std::borrow::Cow::into_owned);
+        let own = self.own();
+        let next = match next {
+            Some(cursor) => Some(ListPlace { which: place.which, cursor: Some(cursor) }),
+            None if place.which + 1 < own => {
+                Some(ListPlace { which: place.which + 1, cursor: None })
+            }
+            None => None,
+        };
+        let mut texts: Vec<String> = Vec::new();
+        if next.is_none() && place.which < own {
+            for item in self.items(talk, own, list).await {
+                let Ok(raw) = serde_json::from_slice::<&RawValue>(&item) else { continue };
+                match self.shown(talk, list, own, raw, &catalog) {
+                    Shown::AsIs => texts.push(raw.get().to_owned()),
+                    Shown::Renamed(json) => texts.push(json),
+                    Shown::Hidden => {}
+                }
+            }
+        }
+        if !is_changed && texts.is_empty() && next.is_none() {
+            return None;
+        }
+        if is_changed || !texts.is_empty() {
+            let mut all: Vec<&str> = Vec::with_capacity(count + texts.len());
+            for (item, shown) in items.iter().zip(&shown) {
+                match shown {
+                    None => all.push(item.get()),
+                    Some(json) if json.is_empty() => {}
+                    Some(json) => all.push(json),
+                }
+            }
+            all.extend(texts.iter().map(String::as_str));
+            let json = format!("[{}]", all.join(","));
+            page.set(list.items(), json);
+        }
+        match next {
+            None => drop(page.remove("nextCursor")),
+            Some(next) => match self.hop(&talk.caller).seal_cursor(list.items(), &next).await {
+                Ok(cursor) => page.set("nextCursor", Value::from(cursor).to_string()),
+                Err(refusal) => return Some(Err(words::refusal(talk.era, &refusal))),
+            },
+        }
+        if is_changed && page.get("cacheScope").is_some() {
+            page.set("cacheScope", "\"private\"".to_owned());
+        }
+        Some(Ok(page.to_json().into()))
+    }
+
+    fn shown(
+        &self,
+        talk: &Talk,
+        list: List,
+        which: usize,
+        item: &RawValue,
+        catalog: &Catalog,
+    ) -> Shown {
+        let Some(name) = member(item.get().as_bytes(), list.name()) else { return Shown::AsIs };
+        let renamed = catalog.renamed(list, which, &name);
+        let registry = self.pipeline().registry();
+        // What is ours was chosen for the caller before.
+        if which != self.own() && !registry.allows_name(&talk.caller, renamed.unwrap_or(&name)) {
+            return Shown::Hidden;
+        }
+        let Some(renamed) = renamed else { return Shown::AsIs };
+        let Ok(mut object) = Object::read(item) else { return Shown::AsIs };
+        object.set(list.name(), Value::from(renamed).to_string());
+        Shown::Renamed(object.to_json())
+    }
+}
+
+enum Shown {
+    AsIs,
+    Renamed(String),
+    Hidden,
+}
+
+fn is_unknown_method(error: &[u8]) -> bool {
+    let error: Value = serde_json::from_slice(error).unwrap_or_default();
+    error.get("code").and_then(Value::as_i64) == Some(METHOD_NOT_FOUND.into())
+}
+
+fn refused_cursor(reason: Reason) -> Answer {
+    let outside = reason.outside();
+    let message = match outside {
+        Outside::Expired => "expired cursor",
+        _ => "invalid cursor",
+    };
+    words::refused(INVALID_PARAMS, message, Some(json!({"reason": outside.as_str()})))
+}

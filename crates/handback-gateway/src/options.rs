@@ -1,0 +1,92 @@
+//! What can be chosen.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use handback_identity::Glob;
+
+use crate::bound::Budget;
+use crate::reference::{Allowed, DEFAULT_BYTES_MAX};
+
+/// How long an exchange with an upstream may take, if nothing is said.
+pub const TIME_LIMIT: Duration = Duration::from_secs(300);
+
+/// Bytes of an answer that is kept in memory; a larger one goes to a file as it arrives.
+pub const MEMORY_BYTES_MAX: usize = 8 << 20;
+
+/// What can be chosen about a gateway.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal with `..Default::default()`")]
+pub struct Options {
+    /// What a client gets in one answer, if nothing else is said.
+    pub budget: Budget,
+    /// The same by the name that a client gives itself.
+    pub client_budgets: BTreeMap<String, Budget>,
+    /// What is different for some tools. The first that fits holds.
+    pub tools: Vec<ToolRule>,
+    /// Bytes that references put into the arguments of one call at most.
+    pub reference_bytes_max: u64,
+    /// From which upstream held values may be passed to which other one.
+    pub directions: Vec<Allowed>,
+}
+
+/// What is different for some tools.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct ToolRule {
+    /// The names, as clients see them.
+    pub tools: Glob,
+    /// What is given in one answer.
+    pub budget: Option<Budget>,
+    /// How long a call may take.
+    pub time_limit: Option<Duration>,
+    /// Whether the state of an unfinished exchange is good for one use only.
+    pub single_use: Option<bool>,
+    /// Whether an identical call within a minute of one whose answer was not delivered is taken for
+    /// another try.
+    pub retry_identical: Option<bool>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            budget: Budget::default(),
+            client_budgets: BTreeMap::new(),
+            tools: Vec::new(),
+            reference_bytes_max: DEFAULT_BYTES_MAX,
+            directions: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    /// What a client gets in one answer of a tool.
+    #[must_use]
+    pub fn budget(&self, client: Option<&str>, tool: &str) -> Budget {
+        let of_tool = self.rules(tool).find_map(|rule| rule.budget);
+        let of_client = || client.and_then(|client| self.client_budgets.get(client)).copied();
+        of_tool.or_else(of_client).unwrap_or(self.budget)
+    }
+
+    /// How long a call of a tool may take.
+    #[must_use]
+    pub fn time_limit(&self, tool: &str) -> Duration {
+        self.rules(tool).find_map(|rule| rule.time_limit).unwrap_or(TIME_LIMIT)
+    }
+
+    /// Whether the state of an unfinished exchange is good for one use only.
+    #[must_use]
+    pub fn is_single_use(&self, tool: &str) -> bool {
+        self.rules(tool).find_map(|rule| rule.single_use).unwrap_or(false)
+    }
+
+    /// Whether an identical call is taken for another try.
+    #[must_use]
+    pub fn retries_identical(&self, tool: &str) -> bool {
+        self.rules(tool).find_map(|rule| rule.retry_identical).unwrap_or(false)
+    }
+
+    fn rules<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolRule> {
+        self.tools.iter().filter(move |rule| rule.tools.matches(tool))
+    }
+}

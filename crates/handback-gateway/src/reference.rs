@@ -1,1 +1,0 @@
-//! Arguments that name held values.

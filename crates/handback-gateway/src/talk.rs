@@ -1,0 +1,75 @@
+//! One question of a client, and whom it hears from before the answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use handback_identity::Caller;
+use handback_mcp::Era;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use crate::session::Session;
+
+/// Messages that wait for a slow client at most; those after it wait with their upstream.
+pub const WAITING_MAX: usize = 64;
+
+/// What a client is told besides answers.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "JSON-RPC has no third")]
+pub enum ToClient {
+    /// Something to be heard.
+    Notification {
+        /// What is said.
+        method: String,
+        /// The JSON of its parameters.
+        params: Option<Bytes>,
+    },
+    /// Something to be answered: of older clients only.
+    Request {
+        /// What the answer is told by.
+        id: u64,
+        /// What is asked.
+        method: String,
+        /// The JSON of its parameters.
+        params: Option<Bytes>,
+    },
+}
+
+/// Who asks, and how.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "fronts write it as a literal")]
+pub struct Talk {
+    /// Who.
+    pub caller: Caller,
+    /// In which era.
+    pub era: Era,
+    /// Where what comes before the answer goes.
+    pub out: mpsc::Sender<ToClient>,
+    /// The session of an older client.
+    pub session: Option<Arc<Session>>,
+}
+
+/// A question, in slices of the message that it came in.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "fronts write it as a literal")]
+pub struct Question<'a> {
+    /// The JSON of its id.
+    pub id: &'a str,
+    /// What is asked.
+    pub method: &'a str,
+    /// About what.
+    pub params: Option<&'a RawValue>,
+    /// The whole message.
+    pub message: &'a Bytes,
+    /// Headers that say more about the parameters: `Mcp-Param-*`.
+    pub headers: Vec<(String, String)>,
+    /// The idempotency key, if it came in a header.
+    pub key: Option<String>,
+}
+
+impl Question<'_> {
+    /// The parameters, as a part of the message.
+    pub(crate) fn params_bytes(&self) -> Option<Bytes> {
+        Some(self.message.slice_ref(self.params?.get().as_bytes()))
+    }
+}

@@ -1,0 +1,94 @@
+//! What the gateway says itself, as JSON.
+
+use bytes::Bytes;
+use handback_mcp::Era;
+use handback_mcp::server::REASON_META;
+use handback_token::Outside;
+use handback_tool::Refusal;
+use serde_json::{Value, json};
+
+use crate::upstream::{Answer, LineError, Raw};
+
+/// Codes of JSON-RPC and of the protocol.
+pub(crate) const INVALID_PARAMS: i32 = -32602;
+pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
+pub(crate) const INTERNAL_ERROR: i32 = -32603;
+
+/// An error object.
+pub(crate) fn error(code: i32, message: &str, data: Option<Value>) -> Bytes {
+    let mut error = json!({"code": code, "message": message});
+    if let (Some(data), Some(error)) = (data, error.as_object_mut()) {
+        error.insert("data".to_owned(), data);
+    }
+    error.to_string().into()
+}
+
+/// An error object, as an answer.
+pub(crate) fn refused(code: i32, message: &str, data: Option<Value>) -> Answer {
+    Answer::Error(error(code, message, data))
+}
+
+/// A result, as an answer.
+pub(crate) fn result(value: &Value) -> Answer {
+    Answer::Result(Raw::Memory(value.to_string().into()))
+}
+
+/// A result of a tool that says why there is none.
+pub(crate) fn tool_error(era: Era, message: &str, reason: &str) -> Answer {
+    let mut told = json!({
+        "content": [{"type": "text", "text": message}],
+        "isError": true,
+        "_meta": {REASON_META: reason},
+    });
+    if let (Era::Modern, Some(told)) = (era, told.as_object_mut()) {
+        told.insert("resultType".to_owned(), "complete".into());
+    }
+    result(&told)
+}
+
+/// What a refused call of a tool gets: an error of the protocol where the protocol is at fault, else
+/// a result that says why there is none.
+pub(crate) fn refusal(era: Era, refusal: &Refusal) -> Answer {
+    let (code, message, reason) = match refusal {
+        Refusal::Continuation { outside, .. } => {
+            let message = match outside {
+                Outside::Expired => "expired request state",
+                _ => "invalid request state",
+            };
+            (INVALID_PARAMS, message.to_owned(), outside.as_str())
+        }
+        Refusal::NotFound | Refusal::BadAnswers(_) => {
+            (INVALID_PARAMS, refusal.to_string(), refusal.reason())
+        }
+        Refusal::Cancelled | Refusal::Unavailable => {
+            (INTERNAL_ERROR, refusal.to_string(), refusal.reason())
+        }
+        other => return tool_error(era, &other.to_string(), other.reason()),
+    };
+    refused(code, &message, Some(json!({"reason": reason})))
+}
+
+/// A question that an upstream did not answer, of anything but a tool.
+pub(crate) fn unanswered(upstream: &str, why: &LineError) -> Answer {
+    let (message, reason) = unanswered_words(upstream, why);
+    refused(INTERNAL_ERROR, &message, Some(json!({"reason": reason})))
+}
+
+/// Why an upstream did not answer, in words and in one.
+pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'static str) {
+    match why {
+        LineError::Unreachable(_) => {
+            (format!("the server `{upstream}` cannot be reached"), "unreachable")
+        }
+        LineError::Lost => (format!("the server `{upstream}` went away"), "lost"),
+        LineError::TimedOut => (format!("the server `{upstream}` took too long"), "timed_out"),
+        LineError::TooLarge => {
+            (format!("the answer of the server `{upstream}` is too large"), "too_large")
+        }
+        LineError::Busy => (format!("the server `{upstream}` is busy"), "busy"),
+        LineError::Era => {
+            (format!("the server `{upstream}` speaks another revision of the protocol"), "era")
+        }
+        _ => (format!("the server `{upstream}` does not speak the protocol"), "protocol"),
+    }
+}

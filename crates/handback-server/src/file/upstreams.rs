@@ -1,0 +1,218 @@
+//! `[upstreams]` and `[gateway]`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use handback_gateway::bound::Budget;
+use handback_gateway::reference::Allowed;
+use handback_gateway::upstream::Place;
+use handback_gateway::{Options, ToolRule};
+use handback_identity::Glob;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::error::FileError;
+use super::settings::Settings;
+use super::values::{Parsed, Within};
+use crate::config::Upstream;
+
+/// Characters of the name of an upstream at most: it is put before names of tools.
+const NAME_CHARS_MAX: usize = 32;
+
+/// Bytes of a file with a secret at most.
+const SECRET_BYTES_MAX: usize = 64 << 10;
+
+/// `[upstreams.NAME]`: at a URL, or started by a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct UpstreamSettings {
+    /// The endpoint.
+    pub url: Option<String>,
+    /// Headers of every request to it.
+    pub headers: BTreeMap<String, Secret>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// What is added to its environment.
+    pub env: BTreeMap<String, Secret>,
+}
+
+/// A value that may be secret: `env:NAME`, `file:PATH`, or the value itself.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.shown())
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.shown())
+    }
+}
+
+impl Secret {
+    /// Where it comes from; of the value itself, nothing.
+    fn shown(&self) -> &str {
+        if self.0.starts_with("env:") || self.0.starts_with("file:") { &self.0 } else { "…" }
+    }
+
+    /// The value.
+    fn value(&self, environment: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+        if let Some(name) = self.0.strip_prefix("env:") {
+            return environment(name).ok_or_else(|| format!("there is no variable {name}"));
+        }
+        let Some(path) = self.0.strip_prefix("file:") else { return Ok(self.0.clone()) };
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+        if text.len() > SECRET_BYTES_MAX {
+            return Err(format!("{path} has more than {SECRET_BYTES_MAX} bytes"));
+        }
+        Ok(text.trim_end().to_owned())
+    }
+}
+
+/// `[gateway]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct GatewaySettings {
+    /// How much of a result a client gets at once.
+    pub budget: Option<Parsed<Budget>>,
+    /// The same by the name that a client gives itself.
+    pub clients: BTreeMap<String, Parsed<Budget>>,
+    /// What is different for some tools.
+    pub tools: Vec<GatewayToolSettings>,
+    /// Which upstream may get what another one gave.
+    pub references: Vec<ReferenceSettings>,
+    /// Bytes that references put into the arguments of one call at most.
+    pub reference_bytes: Option<Within<1, 1_073_741_824>>,
+}
+
+/// `[[gateway.tools]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct GatewayToolSettings {
+    /// Their names, with `*` and `?`.
+    pub tools: String,
+    /// How much of a result a client gets at once.
+    #[serde(default)]
+    pub budget: Option<Parsed<Budget>>,
+    /// How long a call may take.
+    #[serde(default)]
+    pub time_limit_s: Option<Within<1, 86_400>>,
+    /// Whether the state of an unfinished exchange is good once only.
+    #[serde(default)]
+    pub single_use: Option<bool>,
+    /// What is taken for another try besides a call with the same key.
+    #[serde(default)]
+    pub retry: Option<RetryName>,
+}
+
+/// What is taken for another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum RetryName {
+    /// Nothing besides a call with the same key.
+    Key,
+    /// Also an identical call within a minute of one whose answer was not delivered.
+    Identical,
+}
+
+/// `[[gateway.references]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ReferenceSettings {
+    /// The upstream that gave a value.
+    pub from: String,
+    /// The one that may get it.
+    pub to: String,
+}
+
+impl Settings {
+    /// The servers to stand before. `environment` is asked for variables that are named.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Together`] if one is not described, or a secret is not there.
+    pub fn upstreams(
+        &self,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Vec<Upstream>, FileError> {
+        let mut upstreams = Vec::new();
+        for (name, settings) in &self.upstreams {
+            let wrong = |why: String| FileError::together("upstreams", format!("{name}: {why}"));
+            if !is_name(name) {
+                return Err(wrong(format!(
+                    "a name has 1 to {NAME_CHARS_MAX} letters, digits, `-` and `_`, and is not \
+                     `handback`"
+                )));
+            }
+            let values = |all: &BTreeMap<String, Secret>| {
+                let value = |(name, secret): (&String, &Secret)| {
+                    Ok((name.clone(), secret.value(environment)?))
+                };
+                all.iter().map(value).collect::<Result<Vec<_>, String>>()
+            };
+            let place = match (&settings.url, settings.command.as_slice()) {
+                (Some(url), []) if url.starts_with("http://") || url.starts_with("https://") => {
+                    let headers = values(&settings.headers).map_err(wrong)?;
+                    Place::Http { url: url.clone(), headers }
+                }
+                (Some(_), []) => return Err(wrong("the URL is not of HTTP".to_owned())),
+                (None, [program, args @ ..]) => Place::Command {
+                    program: program.clone(),
+                    args: args.to_vec(),
+                    env: values(&settings.env).map_err(wrong)?,
+                },
+                _ => return Err(wrong("it has a `url` or a `command`".to_owned())),
+            };
+            upstreams.push(Upstream { name: name.clone(), place });
+        }
+        Ok(upstreams)
+    }
+
+    /// How results of such servers are treated.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Together`] if a pattern is none.
+    pub fn gateway_options(&self) -> Result<Options, FileError> {
+        let GatewaySettings { budget, clients, tools, references, reference_bytes } = &self.gateway;
+        let defaults = Options::default();
+        let rule = |rule: &GatewayToolSettings| {
+            let pattern = Glob::new(&rule.tools)
+                .map_err(|error| FileError::together("gateway.tools", error.to_string()))?;
+            Ok(ToolRule {
+                tools: pattern,
+                budget: rule.budget.as_ref().map(|budget| *budget.get()),
+                time_limit: rule.time_limit_s.map(|time| Duration::from_secs(time.get().into())),
+                single_use: rule.single_use,
+                retry_identical: rule.retry.map(|retry| retry == RetryName::Identical),
+            })
+        };
+        let of_client = |(name, budget): (&String, &Parsed<Budget>)| (name.clone(), *budget.get());
+        let direction = |reference: &ReferenceSettings| Allowed {
+            from: reference.from.clone(),
+            to: reference.to.clone(),
+        };
+        Ok(Options {
+            budget: budget.as_ref().map_or(defaults.budget, |budget| *budget.get()),
+            client_budgets: clients.iter().map(of_client).collect(),
+            tools: tools.iter().map(rule).collect::<Result<_, _>>()?,
+            reference_bytes_max: reference_bytes
+                .map_or(defaults.reference_bytes_max, |bytes| bytes.get().into()),
+            directions: references.iter().map(direction).collect(),
+        })
+    }
+}
+
+/// Whether an upstream may be called so.
+fn is_name(name: &str) -> bool {
+    (1..=NAME_CHARS_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        && name != "handback"
+}

@@ -1,0 +1,388 @@
+//! Calls of what is not ours.
+//!
+//! A relayed call goes the way of every call. What is the pipeline's business happens here: who may
+//! call, how much, what came back, what is recorded, the audit. What is sent to the upstream and what
+//! is made of its answer is the gateway's:
+//!
+//! ```text
+//! enter (authorise, limits) → open → [arguments] → make (reserve, [ask the upstream], commit)
+//! → [bound the result] → seal → end
+//! ```
+//!
+//! The types lead through it: there is no way to make a call that was not let in, and the line of the
+//! audit is written however it ends.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use handback_identity::Caller;
+use handback_store::Millis;
+use handback_store::journal::{CallRequest, JournalScope, Redemption, ToolClass};
+use handback_store::revocations::Revocations;
+use handback_token::{ArgsFingerprint, Opened, Operation, State, TokenFingerprint};
+use rand::RngExt as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::audit::Entry;
+use crate::continuation::{Binding, RoundId};
+use crate::limits::Place;
+use crate::outcome::raw;
+use crate::pipeline::{
+    CallHeld, Permit, Pipeline, Ran, Shared, TIME_LIMIT_GRACE, Task, Turn, Waits, is_key,
+};
+use crate::record::Recorded;
+use crate::request::{Arguments, Continuation, Refusal, Request, Surface};
+
+/// A call of something that is not ours, as a surface read it.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal: nothing may be forgotten")]
+pub struct Relay {
+    /// Who calls.
+    pub caller: Caller,
+    /// Where it came in.
+    pub surface: Surface,
+    /// What is asked for.
+    pub operation: Operation,
+    /// The name that it goes by here.
+    pub name: String,
+    /// The upstream that has it.
+    pub upstream: String,
+    /// The idempotency key, if there is one.
+    pub key: Option<String>,
+    /// The sealed state that came back, if some did: for the audit.
+    pub state: Option<String>,
+    /// What cancels it, besides dropping its future.
+    pub cancel: CancellationToken,
+}
+
+/// What an upstream gave, as it is recorded: with its own state and names in it.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct Relayed {
+    /// The JSON of the result, or of the error.
+    #[serde(with = "raw")]
+    pub json: Bytes,
+    /// Whether it is an error of the protocol.
+    pub is_error: bool,
+    /// The id of the round that it asks for, if it asks: a replay asks for the same one.
+    pub round: Option<[u8; 16]>,
+}
+
+/// It is the caller's own: only its size is shown.
+impl fmt::Debug for Relayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { json, is_error, .. } = self;
+        write!(f, "Relayed({} bytes, is_error: {is_error})", json.len())
+    }
+}
+
+/// Why an upstream gave nothing.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::exhaustive_enums, reason = "each is treated in its own way")]
+pub enum Failure {
+    /// It was not asked, or says so: this is what the caller is told, and the key is free again.
+    NothingHappened(Relayed),
+    /// Whether it did anything is not known.
+    Lost,
+    /// It took too long; whether it did anything is not known.
+    TimedOut,
+    /// It did it, and what it gave is larger than it may be.
+    TooLarge,
+}
+
+/// What a call is recorded by.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct Claim {
+    /// The fingerprint of arguments and answers.
+    pub given: ArgsFingerprint,
+    /// The round that came back.
+    pub round: Option<[u8; 16]>,
+    /// Whether that round is good for one use only.
+    pub is_single_use: bool,
+    /// What the tool promises of being called twice.
+    pub class: ToolClass,
+}
+
+/// A call that was let in.
+pub struct Entered {
+    shared: Arc<Shared>,
+    request: Request,
+    entry: Option<Entry>,
+    place: Option<Place>,
+    revocations: Revocations,
+    now_ms: Millis,
+}
+
+/// A round of an exchange that came back, opened.
+#[derive(Debug)]
+pub struct RoundOpened {
+    id: RoundId,
+    memory: Vec<u8>,
+    opened: Opened<State>,
+}
+
+impl RoundOpened {
+    /// Its id: what is redeemed once goes by it.
+    #[must_use]
+    pub const fn id(&self) -> [u8; 16] {
+        self.id.0
+    }
+
+    /// What was to be remembered.
+    #[must_use]
+    pub fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Made {
+    /// What the upstream gave.
+    pub relayed: Relayed,
+    /// Whether that was to an earlier try.
+    pub is_replay: bool,
+}
+
+impl Pipeline {
+    /// Lets a relayed call in: finds out whether its caller may make it, and whether it has room for
+    /// one more.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`].
+    pub async fn enter(&self, relay: Relay) -> Result<Entered, Refusal> {
+        let Relay { caller, surface, operation, name, upstream, key, state, cancel } = relay;
+        let arguments = Arguments::Given(Value::Null);
+        let mut request = Request::new(caller, surface, operation, name, arguments).cancel(cancel);
+        request.upstream = Some(upstream);
+        request.key = key;
+        let answers = serde_json::Map::new();
+        request.continuation =
+            state.map(|state| Continuation::State { state: Some(state), answers });
+        let parts = &self.shared.parts;
+        let entry = Entry::start(&parts.audit, &parts.clock, rand::rng().random(), &request);
+        match self.let_in(&request) {
+            Ok(place) => {
+                let now_ms = parts.clock.now_ms();
+                let revocations = parts.revocations.current(now_ms).await;
+                let shared = Arc::clone(&self.shared);
+                let (entry, place) = (Some(entry), Some(place));
+                Ok(Entered { shared, request, entry, place, revocations, now_ms })
+            }
+            Err(refusal) => {
+                entry.end_relayed(&Err(&refusal));
+                Err(refusal)
+            }
+        }
+    }
+
+    fn let_in(&self, request: &Request) -> Result<Place, Refusal> {
+        if !self.registry().allows_name(&request.caller, &request.name) {
+            return Err(Refusal::NotFound);
+        }
+        if !request.key.as_deref().is_none_or(is_key) {
+            return Err(Refusal::BadKey);
+        }
+        self.shared.admit(request.caller.principal())
+    }
+}
+
+impl Entered {
+    /// Where values are held for the caller.
+    #[must_use]
+    pub fn held(&self) -> &CallHeld {
+        &self.shared.parts.held
+    }
+
+    /// The time of the call.
+    #[must_use]
+    pub const fn now_ms(&self) -> Millis {
+        self.now_ms
+    }
+
+    /// What is revoked.
+    pub const fn revocations(&self) -> &Revocations {
+        &self.revocations
+    }
+
+    /// Writes down a held value that was put into the arguments.
+    pub fn passed(&self, what: Value) {
+        if let Some(entry) = &self.entry {
+            entry.passed(what);
+        }
+    }
+
+    /// Writes down why the gateway refuses it, with its last line.
+    pub fn note_reason(&self, reason: &'static str) {
+        // The first reason counts.
+        let _ = self.request.noted.reason.set(reason);
+    }
+
+    fn binding(&self) -> Binding<'_> {
+        let parts = &self.shared.parts;
+        Binding::new(&parts.sealer, &parts.held, &self.revocations, &self.request, self.now_ms)
+    }
+
+    /// Opens the state that came back.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`].
+    pub fn open(
+        &self,
+        arguments: Option<&ArgsFingerprint>,
+        state: &str,
+    ) -> Result<RoundOpened, Refusal> {
+        let (id, memory, opened) = self.binding().open_round(arguments, state)?;
+        Ok(RoundOpened { id, memory, opened })
+    }
+
+    /// Seals what the upstream wants to know again.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`].
+    pub fn seal(
+        &self,
+        arguments: Option<&ArgsFingerprint>,
+        before: Option<&RoundOpened>,
+        round: [u8; 16],
+        memory: &[u8],
+    ) -> Result<String, Refusal> {
+        let before = before.map(|before| &before.opened);
+        let rng = &mut rand::rng();
+        self.binding().seal_round(rng, arguments, before, RoundId(round), memory)
+    }
+
+    /// Makes the call, once: `work` asks the upstream. With a key, or if a round is redeemed, it is
+    /// recorded before that, and runs to its record whatever becomes of the caller; else dropping
+    /// this cancels it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`].
+    pub async fn make(
+        &mut self,
+        claim: Option<Claim>,
+        time_limit: Duration,
+        work: BoxFuture<'static, Result<Relayed, Failure>>,
+    ) -> Result<Made, Refusal> {
+        let place = self.place.take().ok_or(Refusal::Broken)?;
+        let wanted = claim.and_then(|claim| self.wanted(&claim));
+        let principal = self.request.caller.principal();
+        let waits = Waits { principal, cancel: &self.request.cancel, time_limit };
+        let (recorded, is_replay) = match self.shared.reserve(&waits, wanted).await? {
+            Turn::Made(recorded) => (recorded, true),
+            Turn::Make(permit) => (self.perform(permit, place, time_limit, work).await?, false),
+        };
+        match recorded {
+            Recorded::Relayed(relayed) => Ok(Made { relayed, is_replay }),
+            Recorded::TooLarge => Err(Refusal::TooLarge),
+            _ => Err(Refusal::Broken),
+        }
+    }
+
+    /// What the journal is to know of it.
+    fn wanted(&self, claim: &Claim) -> Option<CallRequest> {
+        let Request { caller, operation, name, upstream, key, .. } = &self.request;
+        let (principal, upstream) = (caller.principal(), upstream.as_deref());
+        let wanted = match (claim.round, key) {
+            (Some(id), _) if claim.is_single_use => {
+                let given = claim.given.as_bytes();
+                let redemption = Redemption::new(id, principal, *operation, upstream, name, given);
+                CallRequest::single_use(redemption, claim.class)
+            }
+            (round, Some(key)) => {
+                let step = round.as_ref().map_or(&[][..], |round| round);
+                let scope =
+                    JournalScope::new(principal, *operation, upstream, name, Some(key), step);
+                CallRequest::keyed(scope, &claim.given, claim.class)
+            }
+            (_, None) => return None,
+        };
+        Some(wanted.starting_at_once())
+    }
+
+    async fn perform(
+        &self,
+        permit: Permit,
+        place: Place,
+        time_limit: Duration,
+        work: BoxFuture<'static, Result<Relayed, Failure>>,
+    ) -> Result<Recorded, Refusal> {
+        let (shared, name) = (Arc::clone(&self.shared), self.request.name.clone());
+        let principal = self.request.caller.principal().clone();
+        let runs_on = permit.reservation.is_some();
+        let work = async move {
+            let ran = ran(tokio::time::timeout(time_limit, work).await);
+            shared.conclude(&name, &principal, ran, permit, place).await
+        };
+        let cancel = &self.request.cancel;
+        if !runs_on {
+            // Nothing outlives its caller, so there is nothing to be set apart.
+            return tokio::select! {
+                ended = work => ended,
+                () = cancel.cancelled() => Err(Refusal::Cancelled),
+            };
+        }
+        let (handle, own) = (tokio::spawn(work), CancellationToken::new());
+        let mut task = Task { handle, cancel: own, runs_on };
+        tokio::select! {
+            ended = tokio::time::timeout(time_limit + TIME_LIMIT_GRACE, &mut task.handle) =>
+                match ended {
+                    Ok(Ok(ended)) => ended,
+                    Ok(Err(_)) => Err(Refusal::Broken),
+                    Err(_) => Err(Refusal::TimedOut),
+                },
+            () = cancel.cancelled() => Err(Refusal::Cancelled),
+        }
+    }
+
+    /// Writes down how it ended; `minted` is the state that was handed out.
+    pub fn end(mut self, ended: Result<(&Made, Option<&str>), &Refusal>) {
+        if let Some(entry) = self.entry.take() {
+            entry.end_relayed(&ended);
+        }
+    }
+}
+
+impl fmt::Debug for Entered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entered").field("name", &self.request.name).finish_non_exhaustive()
+    }
+}
+
+fn ran(ended: Result<Result<Relayed, Failure>, tokio::time::error::Elapsed>) -> Ran {
+    match ended {
+        Ok(Ok(relayed)) => Ran::Ended(Recorded::Relayed(relayed)),
+        Ok(Err(Failure::NothingHappened(relayed))) => Ran::NoEffect(Recorded::Relayed(relayed)),
+        Ok(Err(Failure::TooLarge)) => Ran::Ended(Recorded::TooLarge),
+        Ok(Err(Failure::Lost)) => Ran::Not(Refusal::Ambiguous),
+        Ok(Err(Failure::TimedOut)) | Err(_) => Ran::Not(Refusal::TimedOut),
+    }
+}
+
+impl Entry {
+    /// The end of a relayed call.
+    fn end_relayed(self, ended: &Result<(&Made, Option<&str>), &Refusal>) {
+        self.end_with(|line| match ended {
+            Ok((made, minted)) => {
+                line.decision = Some(match made {
+                    Made { is_replay: true, .. } => "replayed",
+                    Made { relayed: Relayed { is_error: true, .. }, .. } => "failed",
+                    Made { .. } => "answered",
+                });
+                line.minted = minted.map(|token| TokenFingerprint::of(token).to_string());
+            }
+            Err(refusal) => line.refuse(refusal),
+        });
+    }
+}
