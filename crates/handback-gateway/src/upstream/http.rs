@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::Client;
 use super::ears::Ears;
 use super::events::{self, Events};
+use super::faults::Fault;
 use super::headers::{self, Kind};
 use super::pending::Route;
 use super::said::{Said, To, Unsaid};
@@ -130,11 +131,13 @@ impl Http {
             let has_id = id.is_some();
             let headers = session_headers(&shared.first_headers, id, &hello);
             let _ = shared.session.set(Session { headers, has_id });
-            shared.tell(None, frame::notification("notifications/initialized", None)).await?;
+            let told = shared.tell(None, frame::notification("notifications/initialized", None));
+            let told = told.await;
             if has_id {
+                // Even if that failed: it also ends the session.
                 tokio::spawn(standing::keep(Arc::clone(shared)));
             }
-            Ok(hello)
+            told.map(|()| hello)
         };
         timeout(limit, begun).await.unwrap_or(Err(LineError::TimedOut)).map_err(|why| match why {
             // Nothing has been asked that does anything.
@@ -394,6 +397,7 @@ impl Shared {
                         self.say_aside(reply);
                     }
                 }
+                Err(Unsaid::TooLarge(To::Nobody)) => self.ears.faults.note(Fault::TooLarge),
                 Err(Unsaid::TooLarge(_)) => return Err(LineError::TooLarge),
                 Err(Unsaid::Malformed) if self.ears.faults.malformed() => return Err(self.broken()),
                 Err(Unsaid::Malformed) => {}

@@ -19,6 +19,7 @@ const END_TIME: Duration = Duration::from_secs(5);
 /// Keeps a session until nobody wants it or it is gone, and ends it.
 pub(super) async fn keep(shared: Arc<Shared>) {
     tokio::select! {
+        biased;
         () = shared.closing.cancelled() => {}
         () = listen(&shared) => shared.closing.cancelled().await,
     }

@@ -93,14 +93,23 @@ impl Stdio {
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
         let queue = Queue { sender, bytes: Arc::default() };
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
-        let writing = write(output, (receiver, Arc::clone(&queue.bytes)), closing.clone());
-        let (ears_of, replies) = (Arc::clone(&ears), queue.downgrade());
-        let reader = Reader { ears: ears_of, replies, limits: Limits::in_process() };
-        let ending = (closing.clone(), closed.clone());
+        let queued = (receiver, Arc::clone(&queue.bytes));
+        let writing = write(output, queued, closing.clone());
+        let (ears_too, replies) = (Arc::clone(&ears), queue.downgrade());
+        let reader = Reader { ears: ears_too, replies, limits: Limits::in_process() };
+        let (closing_too, closed_too) = (closing.clone(), closed.clone());
         tokio::spawn(async move {
-            let (closing, closed) = ending;
-            reader.run(input, writing, closing).await;
-            closed.cancel();
+            let writing = async {
+                writing.await;
+                std::future::pending().await
+            };
+            // There is no program that could be watched: it is gone when nobody wants it.
+            let watched = closing_too.clone().cancelled_owned();
+            tokio::select! {
+                () = reader.run(input, watched, closing_too) => {}
+                () = writing => {}
+            }
+            closed_too.cancel();
         });
         Self { ears, queue, closing, closed }
     }
@@ -258,7 +267,7 @@ async fn write(
             () = closing.cancelled() => 0,
         };
         if taken == 0 {
-            return;
+            break;
         }
         for message in batch.drain(..) {
             let written = stdin.write_all(&message).await;
@@ -271,6 +280,8 @@ async fn write(
             return;
         }
     }
+    // A pipe within this process does not end by being dropped.
+    let _ = stdin.shutdown().await;
 }
 
 /// Reads what the program says.

@@ -31,17 +31,7 @@ fn message(id: u64, result: &str) -> String {
 async fn begin(web: &mut Web, spec: &Spec) -> World {
     let opening = World::open(spec, legacy());
     let serving = async {
-        let first = web.next().await;
-        assert_eq!(first.message["method"], "initialize");
-        assert_eq!(first.header("mcp-session-id"), None);
-        let hello = message(first.id(), r#"{"protocolVersion":"2025-06-18"}"#);
-        let mut first = first;
-        let head = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: {JSON}\r\nmcp-session-id: s-1\r\n\
-             content-length: {}\r\nconnection: close\r\n\r\n{hello}",
-            hello.len()
-        );
-        first.write(head).await;
+        hello(web.next().await).await;
         let told = web.next().await;
         assert_eq!(told.message["method"], "notifications/initialized");
         assert_eq!(told.header("mcp-session-id"), Some("s-1"));
@@ -50,6 +40,19 @@ async fn begin(web: &mut Web, spec: &Spec) -> World {
     };
     let (world, ()) = tokio::join!(opening, serving);
     world.unwrap()
+}
+
+/// Answers the handshake, with a session.
+async fn hello(mut first: Exchange) {
+    assert_eq!(first.message["method"], "initialize");
+    assert_eq!(first.header("mcp-session-id"), None);
+    let hello = message(first.id(), r#"{"protocolVersion":"2025-06-18"}"#);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: {JSON}\r\nmcp-session-id: s-1\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{hello}",
+        hello.len()
+    );
+    first.write(head).await;
 }
 
 /// The standing stream that a line of the older era asks for.
@@ -263,6 +266,39 @@ async fn large_answers_are_in_files_and_too_large_ones_are_stopped() {
         });
         assert_eq!(answer.await.unwrap().unwrap_err(), LineError::TooLarge, "{kind}");
     }
+}
+
+#[tokio::test]
+async fn a_notification_that_is_too_large_for_memory_is_dropped() {
+    let mut web = Web::start().await;
+    let spec = Spec { memory_bytes_max: 10_000, ..web.spec() };
+    let world = World::open(&spec, Opening::Modern).await.unwrap();
+    let (asked, mut heard) = ask_heard("x", json!({}));
+    let answer = asking(&world, asked);
+    let mut request = web.next().await;
+    let told = |text: &str| {
+        let told = json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"t": text}});
+        format!("data: {told}\n\n")
+    };
+    request.events().await;
+    request.write(told(&"x".repeat(20_000))).await;
+    request.write(told("small")).await;
+    request.write(format!("data: {}\n\n", message(request.id(), "[]"))).await;
+    assert_eq!(result(answer.await.unwrap().unwrap()), b"[]");
+    assert_eq!(notification(heard.recv().await).1["t"], "small");
+    assert!(heard.recv().await.is_none());
+}
+
+#[tokio::test]
+async fn a_session_whose_beginning_failed_is_ended() {
+    let mut web = Web::start().await;
+    let spec = web.spec();
+    let opening = tokio::spawn(async move { World::open(&spec, legacy()).await.err() });
+    hello(web.next().await).await;
+    web.next().await.answer(403, "text/plain", "").await;
+    assert_eq!(opening.await.unwrap(), Some(LineError::Refused(403)));
+    let end = web.next().await;
+    assert_eq!((end.method.as_str(), end.header("mcp-session-id")), ("DELETE", Some("s-1")));
 }
 
 #[tokio::test]
