@@ -1,6 +1,7 @@
 //! Measurements against peers: of tokens by `interop/`, which holds the contenders, of pages by a
-//! bench target of `handback-collections`, and of streams by `bench/streams`, whose contenders are
-//! programs of their own. What answers cost is counted by `bench/answers`.
+//! bench target of `handback-collections`, and of streams and of the gateway by `bench/streams` and
+//! `bench/gateway`, whose contenders are programs of their own. What answers cost is
+//! counted by `bench/answers`.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
@@ -15,7 +16,7 @@ use crate::process::{Finished, Shell, Variables};
 use crate::report::tail;
 use crate::scratch::Scratch;
 use crate::streams;
-use crate::tools::{self, Tool, Tools};
+use crate::tools::{self, FASTMCP_VENV, Tool, Tools};
 
 const MANIFEST: &str = "interop/Cargo.toml";
 const BINARY: &str = "bench-tokens";
@@ -32,6 +33,20 @@ const PEERS: [(&str, &str, &str); 2] =
 const PEER_BINARY: &str = "durable-streams-server";
 
 const REFERENCE_SERVER: &str = "reference-server.js";
+
+/// The peer of the gateway that the aims name; its binary is called like the crate.
+const PROXY: &str = "mcp-proxy";
+const PROXY_VERSION: &str = "0.6.0";
+
+/// What runs the proxy of FastMCP.
+const FASTMCP_SCRIPT: &str = "bench/gateway/fastmcp/proxy.py";
+
+/// Options of `bench streams` that have a value, and of `bench gateway`.
+const STREAM_OPTIONS: [&str; 4] = ["--only", "--scenarios", "--rounds", "--seconds"];
+const GATEWAY_OPTIONS: [&str; 3] = ["--only", "--callers", "--rounds"];
+
+/// Options of `bench gateway` that have none.
+const GATEWAY_FLAGS: [&str; 1] = ["--no-features"];
 
 /// `cargo xtask bench tokens`: the long form, which writes the results.
 pub(crate) fn tokens(shell: &Shell) -> Result<bool> {
@@ -76,12 +91,46 @@ pub(crate) fn smoke_pages(shell: &Shell, postgres: Option<&str>) -> Result<Finis
 /// `cargo xtask bench streams`. Without options it is the long form, which writes the results; with
 /// options, which are for a quick look, it only prints them.
 pub(crate) fn streams(shell: &Shell, options: &[&str]) -> Result<bool> {
-    let options = StreamOptions::parse(options)?;
+    let options = Options::parse("streams", options, &STREAM_OPTIONS, &[])?;
     let mut bench = shell.cargo(&["run", "--release", "--package", "bench-streams", "--"]);
-    let has_ours = add_own(shell, &options, &mut bench)?;
+    let has_ours = options.wants("handback") || options.wants("handback-unsigned");
+    if has_ours {
+        let program = build_own(shell)?;
+        bench.arg("--handback").arg(&program).arg("--handback-unsigned").arg(&program);
+    }
     add_peers(shell, &options, &mut bench)?;
+    measure(shell, bench, &options, "streams", has_ours)
+}
+
+/// `cargo xtask bench gateway`, in the same way.
+pub(crate) fn gateway(shell: &Shell, options: &[&str]) -> Result<bool> {
+    let options = Options::parse("gateway", options, &GATEWAY_OPTIONS, &GATEWAY_FLAGS)?;
+    let mut bench = shell.cargo(&["run", "--release", "--package", "bench-gateway", "--"]);
+    let has_ours = options.wants("handback");
+    if has_ours {
+        bench.arg("--handback").arg(build_own(shell)?);
+    }
+    if options.wants(PROXY) {
+        bench.arg("--mcp-proxy").arg(tools::ensure_peer(shell, PROXY, PROXY_VERSION, PROXY)?);
+    }
+    if options.wants("fastmcp") || options.wants("fastmcp-kept") {
+        Tools::new(shell).ensure(Tool::FastMcp).map_err(anyhow::Error::msg)?;
+        bench.arg("--fastmcp").arg(shell.config.venv_python(FASTMCP_VENV.folder));
+        bench.arg("--fastmcp-script").arg(shell.config.root.join(FASTMCP_SCRIPT));
+    }
+    measure(shell, bench, &options, "gateway", has_ours)
+}
+
+/// Runs what measures, in a folder of the cache; all of it with ours in it is written down.
+fn measure(
+    shell: &Shell,
+    mut bench: Command,
+    options: &Options<'_>,
+    name: &str,
+    has_ours: bool,
+) -> Result<bool> {
     bench.args(&options.passed_on);
-    bench.arg("--scratch").arg(shell.config.cache.join("bench").join("streams"));
+    bench.arg("--scratch").arg(shell.config.cache.join("bench").join(name));
     let writes = has_ours && options.writes();
     if writes {
         bench.arg("--write").arg(shell.config.root.join(RESULTS));
@@ -123,23 +172,18 @@ pub(crate) fn smoke_answers(shell: &Shell) -> Result<Finished> {
     shell.run(shell.cargo(&ANSWERS).arg("--smoke"))
 }
 
-/// Ours, signed and not; says whether it takes part.
-fn add_own(shell: &Shell, options: &StreamOptions<'_>, bench: &mut Command) -> Result<bool> {
-    if !options.wants("handback") && !options.wants("handback-unsigned") {
-        return Ok(false);
-    }
+/// The program of this checkout, as users have it.
+fn build_own(shell: &Shell) -> Result<PathBuf> {
     let built =
         shell.run(&mut shell.cargo(&["build", "--release", "--package", "handback-cli"]))?;
     if !built.success {
         bail!("handback-cli does not build:\n{}", tail(&built.log).join("\n"));
     }
-    let program = shell.config.target_dir.join("release").join("handback");
-    bench.arg("--handback").arg(&program).arg("--handback-unsigned").arg(&program);
-    Ok(true)
+    Ok(shell.config.target_dir.join("release").join("handback"))
 }
 
-/// The others, which are installed by name.
-fn add_peers(shell: &Shell, options: &StreamOptions<'_>, bench: &mut Command) -> Result<()> {
+/// The other servers of streams, which are installed by name.
+fn add_peers(shell: &Shell, options: &Options<'_>, bench: &mut Command) -> Result<()> {
     for (key, package, version) in PEERS {
         if options.wants(key) {
             let program = tools::ensure_peer(shell, package, version, PEER_BINARY)?;
@@ -158,29 +202,32 @@ fn add_peers(shell: &Shell, options: &StreamOptions<'_>, bench: &mut Command) ->
     Ok(())
 }
 
-/// Options of `bench streams`: all but `--write` are those of the program that measures.
+/// Options of a measurement: all but `--write` are those of the program that measures.
 #[derive(Debug, Default)]
-struct StreamOptions<'a> {
+struct Options<'a> {
     passed_on: Vec<&'a str>,
     only: Option<&'a str>,
     write: bool,
 }
 
-impl<'a> StreamOptions<'a> {
-    fn parse(given: &[&'a str]) -> Result<Self> {
+impl<'a> Options<'a> {
+    /// Reads them; `with_value` are those with a value, `flags` those without.
+    fn parse(what: &str, given: &[&'a str], with_value: &[&str], flags: &[&str]) -> Result<Self> {
         let mut options = Self::default();
         let mut given = given.iter().copied();
         while let Some(name) = given.next() {
-            match name {
-                "--write" => options.write = true,
-                "--only" | "--scenarios" | "--rounds" | "--seconds" => {
-                    let value = given.next().with_context(|| format!("{name} wants a value"))?;
-                    options.passed_on.extend([name, value]);
-                    if name == "--only" {
-                        options.only = Some(value);
-                    }
+            if name == "--write" {
+                options.write = true;
+            } else if flags.contains(&name) {
+                options.passed_on.push(name);
+            } else if with_value.contains(&name) {
+                let value = given.next().with_context(|| format!("{name} wants a value"))?;
+                options.passed_on.extend([name, value]);
+                if name == "--only" {
+                    options.only = Some(value);
                 }
-                other => bail!("`bench streams` has no option `{other}`"),
+            } else {
+                bail!("`bench {what}` has no option `{name}`");
             }
         }
         Ok(options)
@@ -232,26 +279,33 @@ impl UrlFile {
 mod tests {
     use super::*;
 
+    fn parse<'a>(given: &[&'a str]) -> Result<Options<'a>> {
+        Options::parse("gateway", given, &GATEWAY_OPTIONS, &GATEWAY_FLAGS)
+    }
+
     #[test]
     fn a_run_without_options_is_written() {
-        let options = StreamOptions::parse(&[]).unwrap();
-        assert!(options.writes() && options.wants("wal"));
-        assert!(!StreamOptions::parse(&["--rounds", "1"]).unwrap().writes());
-        assert!(StreamOptions::parse(&["--rounds", "20", "--write"]).unwrap().writes());
+        let options = parse(&[]).unwrap();
+        assert!(options.writes() && options.wants("mcp-proxy"));
+        assert!(!parse(&["--rounds", "1"]).unwrap().writes());
+        assert!(!parse(&["--no-features"]).unwrap().writes());
+        assert!(parse(&["--rounds", "20", "--write"]).unwrap().writes());
     }
 
     #[test]
     fn only_those_that_are_named_take_part() {
-        let options = StreamOptions::parse(&["--only", "wal,handback"]).unwrap();
-        assert_eq!(options.passed_on, ["--only", "wal,handback"]);
-        let wants = ["handback", "wal", "acid", "handback-unsigned"].map(|key| options.wants(key));
+        let options = parse(&["--only", "direct,handback"]).unwrap();
+        assert_eq!(options.passed_on, ["--only", "direct,handback"]);
+        let wants = ["handback", "direct", "mcp-proxy", "fastmcp"].map(|key| options.wants(key));
         assert_eq!(wants, [true, true, false, false]);
     }
 
     #[test]
-    fn refuses_unknown_options_of_streams() {
-        assert!(StreamOptions::parse(&["--fast"]).is_err());
-        assert!(StreamOptions::parse(&["--only"]).is_err());
+    fn refuses_unknown_options() {
+        assert!(parse(&["--fast"]).is_err());
+        assert!(parse(&["--only"]).is_err());
+        assert!(parse(&["--seconds", "1"]).is_err());
+        assert!(Options::parse("streams", &["--seconds", "1"], &STREAM_OPTIONS, &[]).is_ok());
     }
 
     #[test]

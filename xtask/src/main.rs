@@ -52,6 +52,13 @@ Commands:
     --write                      Write the results also with other options; else they only print
   bench answers [--only ID,…]    Count what an agent reads and writes for answers about large results,
                                  write docs/benchmarks.md; with --only it only prints
+  bench gateway [OPTIONS]        Measure `handback serve --upstream` against other proxies, write
+                                 docs/benchmarks.md (some minutes; installs the others)
+    --only NAME,…                Only these: direct, handback, mcp-proxy, fastmcp-kept, fastmcp
+    --callers N,…                Callers at a time (default 1,8,32)
+    --rounds N                   Turns of each (default 30)
+    --no-features                Only calls, not what each feature costs
+    --write                      As above
   soak                           Feature combinations, many property cases, two minutes per fuzz target
   soak streams [--seeds N]       Streams under crashes, disk faults and a bad network (10000 seeds);
                                  --seed N replays one
@@ -100,10 +107,10 @@ fn dispatch(args: &[&str]) -> Result<bool> {
         ["bench", "pages"] => bench::pages(&shell),
         ["bench", "streams", options @ ..] => bench::streams(&shell, options),
         ["bench", "answers", options @ ..] => bench::answers(&shell, options),
+        ["bench", "gateway", options @ ..] => bench::gateway(&shell, options),
         ["bench", ..] => {
-            bail!(
-                "`bench` needs the name of what to measure: `tokens`, `pages`, `streams` or `answers`"
-            )
+            let known = "`tokens`, `pages`, `streams`, `answers` or `gateway`";
+            bail!("`bench` needs the name of what to measure: {known}")
         }
         ["soak"] => soak::run(&shell),
         ["soak", "streams", rest @ ..] => soak::streams(&shell, rest),

@@ -34,6 +34,10 @@ pub(crate) const VECTORS_VENV: Venv =
 pub(crate) const SDK_VENV: Venv =
     Venv { folder: "sdk-python", requirements: "interop/sdk-python/requirements.txt" };
 
+/// For the proxy of FastMCP, which the gateway is measured against.
+pub(crate) const FASTMCP_VENV: Venv =
+    Venv { folder: "fastmcp", requirements: "bench/gateway/fastmcp/requirements.txt" };
+
 /// Written last, so that an environment without it is known to be half made.
 const STAMP: &str = "handback-requirements.txt";
 
@@ -50,6 +54,7 @@ const CLUSTER_SETTINGS: &str = "/etc/postgresql-common/createcluster.d";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tool {
     Deny,
+    FastMcp,
     Fuzz,
     McpSuite,
     Mutants,
@@ -77,6 +82,7 @@ impl Tool {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Deny => "cargo-deny",
+            Self::FastMcp => "FastMCP",
             Self::Fuzz => "cargo-fuzz",
             Self::McpSuite => "MCP suite",
             Self::Mutants => "cargo-mutants",
@@ -92,6 +98,7 @@ impl Tool {
     fn source(self) -> Source {
         match self {
             Self::Deny => Source::Cargo { version: "0.20.2" },
+            Self::FastMcp => Source::Venv(FASTMCP_VENV),
             Self::Fuzz => Source::Cargo { version: "0.13.2" },
             Self::McpSuite => Source::Npm { package: mcp::PACKAGE },
             Self::Mutants => Source::Cargo { version: "27.1.0" },

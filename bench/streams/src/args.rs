@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use bench_kit::pick;
 
 use crate::contender::{Contender, Programs};
 use crate::scenario::{Effort, Scenario};
@@ -40,8 +41,8 @@ impl Args {
                 "--wal" => programs.wal = Some(value()?.into()),
                 "--acid" => programs.acid = Some(value()?.into()),
                 "--node" => programs.node = Some(value()?.into()),
-                "--only" => contenders = select(&Contender::ALL, Contender::key, &value()?)?,
-                "--scenarios" => scenarios = select(&Scenario::ALL, Scenario::key, &value()?)?,
+                "--only" => contenders = pick::named(&Contender::ALL, Contender::key, &value()?)?,
+                "--scenarios" => scenarios = pick::named(&Scenario::ALL, Scenario::key, &value()?)?,
                 "--rounds" => rounds = value()?.parse().context("--rounds wants a number")?,
                 "--seconds" => seconds = value()?.parse().context("--seconds wants a number")?,
                 "--smoke" => smoke = true,
@@ -58,16 +59,6 @@ impl Args {
         }
         Ok(Self { programs, contenders, scenarios, rounds, effort, smoke, scratch, write })
     }
-}
-
-/// Those of a list that are named, in the order of the list.
-fn select<T: Copy>(all: &[T], key: fn(T) -> &'static str, names: &str) -> Result<Vec<T>> {
-    let names: Vec<&str> = names.split(',').collect();
-    if let Some(unknown) = names.iter().find(|name| all.iter().all(|&one| key(one) != **name)) {
-        let known: Vec<_> = all.iter().map(|&one| key(one)).collect();
-        bail!("there is no `{unknown}`; there are {}", known.join(", "));
-    }
-    Ok(all.iter().copied().filter(|&one| names.contains(&key(one))).collect())
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@
 mod args;
 mod contender;
 mod event;
-mod http;
 mod report;
 mod sample;
 mod scenario;
@@ -41,7 +40,7 @@ fn main() -> Result<()> {
     }
     ensure!(!there.is_empty(), "there is nobody to measure");
     std::fs::create_dir_all(&args.scratch)?;
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load_before = bench_kit::report::load();
     let timeline = measure(&args, &there);
     let report = Report {
         timeline: &timeline,
@@ -49,13 +48,13 @@ fn main() -> Result<()> {
         scenarios: &args.scenarios,
         rounds: args.rounds,
         seconds: args.effort.time.as_secs_f64(),
-        load_before: load.split(' ').next().unwrap_or_default().to_owned(),
+        load_before,
         is_smoke: args.smoke,
     };
     let text = report.markdown();
     println!("{text}");
     if let Some(path) = &args.write {
-        report::replace_section(path, &text)?;
+        report::MARKERS.replace(path, &text)?;
         eprintln!("written to {}", path.display());
     }
     judge(&timeline)

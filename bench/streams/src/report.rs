@@ -1,16 +1,18 @@
 //! What was measured, as text.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use bench_kit::report::{Aim, Markers, bars, cell, cores, grouped, judged, line};
 
 use crate::contender::Contender;
-use crate::sample::{Sample, Spread, Timeline, Value};
+use crate::sample::{Sample, Timeline, Value};
 use crate::scenario::Scenario;
 
-const BEGIN: &str = "<!-- streams: written by `cargo xtask bench streams` -->";
-const END: &str = "<!-- streams: end -->";
+/// Where the section is in the document.
+pub(crate) const MARKERS: Markers = Markers {
+    begin: "<!-- streams: written by `cargo xtask bench streams` -->",
+    end: "<!-- streams: end -->",
+};
 
 const ABOUT: &str = "\
 `cargo xtask bench streams`, release builds. Every run has a server of its own on a new folder, on \
@@ -25,9 +27,6 @@ sent again is known (204). Numbers are medians over the runs; a ratio is that of
 peer's of the same time, or else over the mean of the peer's runs just before and just after, the \
 median of them with the lowest and the highest. Server time is that of all its threads, user and \
 system.";
-
-/// The widest bar of a plot.
-const BAR_WIDTH: f64 = 60.0;
 
 /// All that was measured.
 #[derive(Debug)]
@@ -54,31 +53,6 @@ struct Words {
     per: &'static str,
     /// What ours has to reach of the peer that the aims name.
     aim: Option<Aim>,
-}
-
-/// The bound of a ratio.
-#[derive(Clone, Copy)]
-enum Aim {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-impl Aim {
-    fn is_met(self, ratio: f64) -> bool {
-        match self {
-            Self::AtLeast(bound) => ratio >= bound,
-            Self::AtMost(bound) => ratio <= bound,
-        }
-    }
-}
-
-impl std::fmt::Display for Aim {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::AtLeast(bound) => write!(f, "≥ {bound}"),
-            Self::AtMost(bound) => write!(f, "≤ {bound}"),
-        }
-    }
 }
 
 fn words(scenario: Scenario) -> Words {
@@ -144,8 +118,8 @@ pub(crate) fn one_line(scenario: Scenario, sample: &Sample) -> String {
 
 impl Report<'_> {
     pub(crate) fn markdown(&self) -> String {
-        let mut out = format!("{BEGIN}\n## Streams\n\n{ABOUT}\n\n");
-        let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+        let mut out = format!("{}\n## Streams\n\n{ABOUT}\n\n", MARKERS.begin);
+        let cores = cores();
         let Self { rounds, seconds, load_before, .. } = self;
         let (failed, all) = self.void();
         line(
@@ -165,7 +139,7 @@ impl Report<'_> {
         for &scenario in self.scenarios {
             self.scenario(&mut out, scenario);
         }
-        out.push_str(END);
+        out.push_str(MARKERS.end);
         out
     }
 
@@ -241,17 +215,7 @@ impl Report<'_> {
                 Some((who.to_string(), spread.median))
             })
             .collect();
-        let most = medians.iter().map(|(_, median)| *median).fold(0.0, f64::max);
-        let width = medians.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        line(out, "\n```text");
-        for (name, median) in medians {
-            let bar: String = (0..60_u32)
-                .take_while(|&at| f64::from(at) < BAR_WIDTH * median / most)
-                .map(|_| '█')
-                .collect();
-            line(out, &format!("{name:<width$}  {bar} {} {unit}", grouped(median, digits)));
-        }
-        line(out, "```");
+        bars(out, &medians, digits, unit);
     }
 
     fn failures(&self, out: &mut String, scenario: Scenario) {
@@ -266,86 +230,5 @@ impl Report<'_> {
 
     fn own(&self) -> impl Iterator<Item = Contender> {
         self.contenders.iter().copied().filter(|who| Contender::OWN.contains(who))
-    }
-}
-
-fn judged(ratio: Spread, aim: Option<Aim>) -> String {
-    let Spread { median, min, max } = ratio;
-    let digits = if median < 10.0 { 2 } else { 0 };
-    let missed = aim.is_some_and(|aim| !aim.is_met(median));
-    let note = if missed { ", **missed**" } else { "" };
-    format!("{median:.digits$} ({min:.digits$} to {max:.digits$}){note}")
-}
-
-fn cell(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "–".to_owned())
-}
-
-fn line(out: &mut String, text: &str) {
-    out.push_str(text);
-    out.push('\n');
-}
-
-/// A number with commas.
-fn grouped(number: f64, digits: usize) -> String {
-    let text = format!("{number:.digits$}");
-    let (whole, rest) = text.split_once('.').map_or((text.as_str(), None), |(w, r)| (w, Some(r)));
-    let mut out = String::new();
-    for (at, digit) in whole.char_indices() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    if let Some(rest) = rest {
-        out.push('.');
-        out.push_str(rest);
-    }
-    out
-}
-
-/// Puts the section into the file, in the place of the one that is there.
-pub(crate) fn replace_section(path: &Path, section: &str) -> Result<()> {
-    let name = path.display();
-    let old = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    std::fs::write(path, replaced(&old, section)).with_context(|| format!("cannot write {name}"))
-}
-
-fn replaced(old: &str, section: &str) -> String {
-    let between = old.split_once(BEGIN).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
-        Some((before, after))
-    });
-    match between {
-        Some((before, after)) => format!("{before}{section}{after}"),
-        None => format!("{}\n\n{section}\n", old.trim_end()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_commas() {
-        assert_eq!(grouped(20_532.4, 0), "20,532");
-        assert_eq!(grouped(532.0, 0), "532");
-        assert_eq!(grouped(1234.567, 2), "1,234.57");
-    }
-
-    #[test]
-    fn a_missed_aim_is_said() {
-        let ratio = Spread { median: 0.93, min: 0.9, max: 1.1 };
-        assert_eq!(judged(ratio, Some(Aim::AtLeast(0.85))), "0.93 (0.90 to 1.10)");
-        assert_eq!(judged(ratio, Some(Aim::AtLeast(1.0))), "0.93 (0.90 to 1.10), **missed**");
-        assert_eq!(judged(ratio, Some(Aim::AtMost(1.2))), "0.93 (0.90 to 1.10)");
-    }
-
-    #[test]
-    fn the_section_is_replaced_and_the_rest_stays() {
-        let section = format!("{BEGIN}\nnew\n{END}");
-        let old = format!("# A\n{BEGIN}\nold\n{END}\nafter\n");
-        assert_eq!(replaced(&old, &section), format!("# A\n{section}\nafter\n"));
-        assert_eq!(replaced("# A\n", &section), format!("# A\n\n{section}\n"));
     }
 }

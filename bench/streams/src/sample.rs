@@ -1,6 +1,6 @@
 //! What was measured, and what follows from it.
 
-use std::time::Duration;
+use bench_kit::spread::Spread;
 
 use crate::contender::Contender;
 use crate::scenario::Scenario;
@@ -32,24 +32,6 @@ pub(crate) struct Timeline(pub(crate) Vec<Run>);
 
 /// A number of a sample.
 pub(crate) type Value = fn(&Sample) -> Option<f64>;
-
-/// The middle of some numbers, with their range.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_unstable_by(f64::total_cmp);
-        let (&min, &max) = (values.first()?, values.last()?);
-        let upper = *values.get(values.len() / 2)?;
-        let lower = *values.get((values.len() - 1) / 2)?;
-        Some(Self { median: f64::midpoint(lower, upper), min, max })
-    }
-}
 
 impl Timeline {
     /// A number of a contender over all of its runs.
@@ -127,16 +109,6 @@ fn around(values: &[(usize, f64)], place: usize) -> Option<f64> {
     }
 }
 
-/// The middle and the slowest hundredth, in milliseconds.
-pub(crate) fn percentiles(mut took: Vec<Duration>) -> (f64, f64) {
-    took.sort_unstable();
-    let at = |hundredths: usize| {
-        let place = (took.len() * hundredths / 100).min(took.len().saturating_sub(1));
-        took.get(place).map_or(f64::NAN, |took| took.as_secs_f64() * 1e3)
-    };
-    (at(50), at(99))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,19 +180,5 @@ mod tests {
         let ratio = timeline.ratio(Scenario::Streams, [Handback, Wal], |sample| sample.rate);
         assert_eq!(ratio.map(|ratio| ratio.median), Some(2.0));
         assert_eq!(timeline.failures(Scenario::Streams, Wal), (1, 2, "lost an event"));
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_is_between() {
-        let spread = Spread::of(vec![4.0, 1.0, 2.0, 3.0]);
-        assert_eq!(spread, Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
-        assert_eq!(Spread::of(vec![]), None);
-    }
-
-    #[test]
-    fn percentiles_of_few_values() {
-        let took = (1..=100).map(Duration::from_millis).collect();
-        assert_eq!(percentiles(took), (51.0, 100.0));
-        assert_eq!(percentiles(vec![Duration::from_millis(7)]), (7.0, 7.0));
     }
 }

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, ensure};
+use bench_kit::http::{Connection, Head};
 
 use crate::event::{self, Id, Ledger, Scanner};
-use crate::http::{Connection, Head};
 
 /// What a stream's events are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +103,9 @@ impl Stream {
             };
             connection.body(&mut head, counted).await?;
             total += u64::try_from(page)?;
-            let next = head.next_offset.context("a read gave no next offset")?;
-            if head.is_up_to_date {
+            let next = next_offset(&head).context("a read gave no next offset")?;
+            let is_last = head.header("stream-up-to-date");
+            if is_last.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
                 return Ok(total);
             }
             ensure!(next != offset, "a read did not move on from {offset}");
@@ -132,6 +133,11 @@ impl Stream {
         damage?;
         ledger.check(acked).with_context(|| format!("{} is not what was acked", self.path))
     }
+}
+
+/// Where to read on after an answer.
+pub(crate) fn next_offset(head: &Head) -> Option<String> {
+    head.header("stream-next-offset").map(str::to_owned)
 }
 
 /// Someone who appends, with a number in each request.

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use bench_kit::server::Running;
+use bench_kit::spread::percentiles;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::{Effort, Meter, name};
-use crate::contender::Running;
-use crate::sample::{Sample, percentiles};
+use crate::sample::Sample;
 use crate::stream::{Kind, Producer, Stream};
 
 /// How long a turn is.

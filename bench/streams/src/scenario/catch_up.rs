@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use bench_kit::server::Running;
 
 use super::{Effort, Meter, name};
-use crate::contender::Running;
 use crate::event::EVENT_LEN;
 use crate::sample::Sample;
 use crate::stream::{Kind, Stream};

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use bench_kit::server::Running;
+use bench_kit::spread::percentiles;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::{Effort, Meter, name};
-use crate::contender::Running;
-use crate::sample::{Sample, percentiles};
+use crate::sample::Sample;
 use crate::stream::{Kind, Stream, Tail};
 
 /// Between two events: 50 a second.

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
+use bench_kit::server::Running;
 
-use crate::contender::Running;
 use crate::sample::Sample;
 
 /// How much is measured.

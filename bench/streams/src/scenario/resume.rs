@@ -4,11 +4,12 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use bench_kit::server::Running;
+use bench_kit::spread::percentiles;
 
 use super::{Effort, Meter, name};
-use crate::contender::Running;
-use crate::sample::{Sample, percentiles};
-use crate::stream::{Kind, Stream};
+use crate::sample::Sample;
+use crate::stream::{Kind, Stream, next_offset};
 
 /// Events between a cut and the reader's return.
 const MISSED: u64 = 10;
@@ -22,7 +23,7 @@ pub(super) async fn run(server: &Running, effort: &Effort) -> Result<Sample> {
     let stream = Stream::create(address, &name(address, "resume", 0), Kind::Text).await?;
     let mut producer = stream.producer(0).await?;
     let first = producer.append().await?;
-    let mut offset = first.next_offset.context("an append gave no next offset")?;
+    let mut offset = next_offset(&first).context("an append gave no next offset")?;
     let deadline = Instant::now() + effort.time;
     let mut took = Vec::new();
     let before = Meter::read(server)?;
@@ -32,7 +33,7 @@ pub(super) async fn run(server: &Running, effort: &Effort) -> Result<Sample> {
         drop(stream.tail(&offset).await?);
         let mut last = None;
         for _ in 0..MISSED {
-            last = producer.append().await?.next_offset;
+            last = next_offset(&producer.append().await?);
         }
         let start = Instant::now();
         let mut tail = stream.tail(&offset).await?;

@@ -17,7 +17,7 @@ const READ_LEN: usize = 256 * 1024;
 
 /// A connection that is kept open.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     stream: TcpStream,
     host: String,
     output: Vec<u8>,
@@ -26,17 +26,21 @@ pub(crate) struct Connection {
 }
 
 /// What the first lines of an answer say.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) status: u16,
-    pub(crate) next_offset: Option<String>,
-    pub(crate) is_up_to_date: bool,
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Head {
+    /// The status.
+    pub status: u16,
+    lines: String,
     framing: Framing,
 }
 
 impl Connection {
     /// Connects.
-    pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If nobody listens.
+    pub async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.context("failed to connect")?;
         stream.set_nodelay(true)?;
         let (output, input) = (Vec::with_capacity(1024), Vec::with_capacity(4096));
@@ -44,7 +48,10 @@ impl Connection {
     }
 
     /// Sends a request. `headers` are whole lines, each with its end.
-    pub(crate) async fn send(
+    ///
+    /// # Errors
+    /// If the connection is gone.
+    pub async fn send(
         &mut self,
         method: &str,
         path: &str,
@@ -65,7 +72,10 @@ impl Connection {
     }
 
     /// Reads the first lines of an answer.
-    pub(crate) async fn head(&mut self) -> Result<Head> {
+    ///
+    /// # Errors
+    /// If the answer is none of HTTP/1.1, or does not come.
+    pub async fn head(&mut self) -> Result<Head> {
         loop {
             if let Some(end) = end_of_head(&self.input) {
                 let head = Head::parse(self.input.get(..end).unwrap_or_default())?;
@@ -78,7 +88,10 @@ impl Connection {
     }
 
     /// Gives the next pieces of the body to `sink`; false after the last one.
-    pub(crate) async fn piece(&mut self, head: &mut Head, sink: impl FnMut(&[u8])) -> Result<bool> {
+    ///
+    /// # Errors
+    /// If the body breaks off or is not framed as it says.
+    pub async fn piece(&mut self, head: &mut Head, sink: impl FnMut(&[u8])) -> Result<bool> {
         if head.framing == Framing::Done {
             return Ok(false);
         }
@@ -93,18 +106,20 @@ impl Connection {
     }
 
     /// Gives all of the body to `sink`.
-    pub(crate) async fn body(
-        &mut self,
-        head: &mut Head,
-        mut sink: impl FnMut(&[u8]),
-    ) -> Result<()> {
+    ///
+    /// # Errors
+    /// As of a piece of it; if something follows it.
+    pub async fn body(&mut self, head: &mut Head, mut sink: impl FnMut(&[u8])) -> Result<()> {
         while self.piece(head, &mut sink).await? {}
         ensure!(self.input.is_empty(), "bytes follow the answer");
         Ok(())
     }
 
     /// Sends a request and reads an answer whose body does not matter.
-    pub(crate) async fn exchange(
+    ///
+    /// # Errors
+    /// If any of it fails.
+    pub async fn exchange(
         &mut self,
         method: &str,
         path: &str,
@@ -131,33 +146,36 @@ impl Head {
         let mut lines = text.split("\r\n");
         let status = lines.next().and_then(|line| line.split(' ').nth(1));
         let status: u16 = status.and_then(|s| s.parse().ok()).context("there is no status")?;
-        let mut head = Self { status, framing: Framing::UntilClose, ..Self::default() };
+        let mut framing = Framing::UntilClose;
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-            let value = value.trim();
             if name.eq_ignore_ascii_case("content-length") {
-                head.framing = Framing::Length(value.parse().context("a length is no number")?);
+                let length = value.trim().parse().context("a length is no number")?;
+                framing = Framing::Length(length);
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
-                head.framing = Framing::Chunked(Chunk::Size(0));
-            } else if name.eq_ignore_ascii_case("stream-next-offset") {
-                head.next_offset = Some(value.to_owned());
-            } else if name.eq_ignore_ascii_case("stream-up-to-date") {
-                head.is_up_to_date = value.eq_ignore_ascii_case("true");
+                framing = Framing::Chunked(Chunk::Size(0));
             }
         }
-        if status == 204 || status == 304 || head.framing == Framing::Length(0) {
-            head.framing = Framing::Done;
+        if status == 204 || status == 304 || framing == Framing::Length(0) {
+            framing = Framing::Done;
         }
-        Ok(head)
+        Ok(Self { status, lines: text.to_owned(), framing })
+    }
+
+    /// The value of a header; the first one if there are several.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.lines.split("\r\n").filter_map(|line| line.split_once(':'));
+        let (_, value) = lines.find(|(found, _)| found.eq_ignore_ascii_case(name))?;
+        Some(value.trim())
     }
 }
 
 /// Where a body ends, and how far it was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Length(u64),
     Chunked(Chunk),
     UntilClose,
-    #[default]
     Done,
 }
 
@@ -266,13 +284,11 @@ mod tests {
     fn reads_the_headers_that_matter() {
         let text = "HTTP/1.1 200 OK\r\nstream-next-offset: 0_12\r\nStream-Up-To-Date: true\r\n\
                     content-length: 7\r\n\r\n";
-        let expected = Head {
-            status: 200,
-            next_offset: Some("0_12".into()),
-            is_up_to_date: true,
-            framing: Framing::Length(7),
-        };
-        assert_eq!(head(text), expected);
+        let head = head(text);
+        assert_eq!((head.status, head.framing), (200, Framing::Length(7)));
+        let found =
+            ["Stream-Next-Offset", "stream-up-to-date", "etag"].map(|name| head.header(name));
+        assert_eq!(found, [Some("0_12"), Some("true"), None]);
     }
 
     #[test]
