@@ -108,12 +108,17 @@ impl Show<'_> {
         };
         let (cut, remark) = match &body.shown {
             Shown::Json(sketch) => {
-                let mut cut = self.json(sketch, group, room, pieces);
-                let remark = remark(sketch, &cut);
-                if matches!(remark, Remark::Outline(_)) {
-                    cut.shown = 0;
+                if self.is_content(group) {
+                    let cut = |room| render::cut(sketch, sketch.root(), Mode::Whole, room);
+                    (fit(room, cut, |cut| cut.text.len()), Remark::Plain)
+                } else {
+                    let mut cut = self.json(sketch, group, room, pieces);
+                    let remark = remark(sketch, &cut);
+                    if matches!(remark, Remark::Outline(_)) {
+                        cut.shown = 0;
+                    }
+                    (cut, remark)
                 }
-                (cut, remark)
             }
             Shown::Long { sketch, text } => {
                 let mark = self.mark(first, " ");
@@ -139,9 +144,6 @@ impl Show<'_> {
             let cut = |room| render::cut(sketch, list, mode, room);
             fit(room, cut, |cut| self.cost(group, cut))
         };
-        if self.is_content(group) {
-            return fitted(Mode::Whole);
-        }
         let best = fitted(Mode::Items);
         if self.is_valid(group, &best) {
             return best;

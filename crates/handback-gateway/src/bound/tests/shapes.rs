@@ -234,6 +234,16 @@ fn many_blocks_are_cut_at_blocks() {
 }
 
 #[test]
+fn blocks_are_the_items_of_their_array_even_if_there_is_one() {
+    let mut block = text("");
+    block["annotations"] = rows(50);
+    let result = json!({"content": [block], "_meta": null});
+    let outcome = cut(&result, 0);
+    let part = outcome.bounded.parts.iter().find(|part| part.path.to_string() == "/content");
+    assert_eq!(part.map(|part| (part.shown, part.total)), Some((1, 1)));
+}
+
+#[test]
 fn many_small_blocks_beside_a_large_part_are_all_shown() {
     let blocks: Vec<_> = (0..100).map(|n| text(n.to_string())).collect();
     let result = json!({"content": blocks, "structuredContent": {"rows": rows(5000)}});
@@ -248,7 +258,7 @@ fn a_first_item_that_is_too_large_is_not_shown_and_that_is_said() {
     let outcome = cut(&json!({"structuredContent": {"items": items, "n": 3}}), BUDGET);
     assert_eq!(outcome.shown["structuredContent"], json!({"items": [], "n": 3}));
     assert_eq!((outcome.part().shown, outcome.part().total), (0, 3));
-    let said = "0 of 3 items at /items shown: the first one alone is too large";
+    let said = "0 of 3 items at /items shown: the first one alone does not fit";
     assert!(outcome.notice().contains(said), "{}", outcome.notice());
 }
 
