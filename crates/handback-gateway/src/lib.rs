@@ -15,7 +15,7 @@
 //! | `catalog`, `lists` | what upstreams have, under which names |
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `hold`, [`bound`] | results over a client's budget |
-//! | [`reference`] | arguments that name held values |
+//! | [`mod@reference`] | arguments that name held values |
 //! | [`retry`] | identical calls that are another try |
 //! | `hop` | cursors and task ids of upstreams, as tokens of their caller |
 //! | [`session`] | clients of the older era |
