@@ -1,6 +1,7 @@
 //! Collections against models, and what tests share.
 
 mod listing;
+mod locate;
 mod model;
 
 use std::borrow::Cow;
