@@ -121,6 +121,12 @@ pub(crate) fn gateway(shell: &Shell, options: &[&str]) -> Result<bool> {
     measure(shell, bench, &options, "gateway", has_ours)
 }
 
+/// The short form, in the development profile: calls and features, direct and through our own.
+pub(crate) fn smoke_gateway(shell: &Shell, handback: &Path) -> Result<Finished> {
+    let mut bench = shell.cargo(&["run", "--package", "bench-gateway", "--", "--smoke"]);
+    shell.run(bench.arg("--handback").arg(handback))
+}
+
 /// Runs what measures, in a folder of the cache; all of it with ours in it is written down.
 fn measure(
     shell: &Shell,

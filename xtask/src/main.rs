@@ -9,6 +9,7 @@
 mod bench;
 mod config;
 mod fuzz;
+mod gateway;
 mod links;
 mod lock;
 mod mcp;

@@ -115,7 +115,8 @@ pub(crate) fn run_suite(shell: &Shell, server: &str, url: &str, tally: &mut Tall
     Ok(())
 }
 
-fn build(shell: &Shell, binary: &str) -> Result<PathBuf> {
+/// Builds a program of `interop/`.
+pub(crate) fn build(shell: &Shell, binary: &str) -> Result<PathBuf> {
     let args = ["build", "--manifest-path", INTEROP, "--bin", binary];
     let built = shell.run(&mut shell.cargo(&args))?;
     if !built.success {

@@ -45,6 +45,14 @@ impl Sdk {
         }
     }
 
+    /// Its language.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::TypeScript => "typescript",
+        }
+    }
+
     /// The name that reports use.
     pub(crate) fn label(self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::bench;
 use crate::fuzz::{self, Corpus};
+use crate::gateway;
 use crate::links;
 use crate::lock;
 use crate::mcp;
@@ -31,7 +32,7 @@ const POSTGRES_URL: &str = "HANDBACK_TEST_POSTGRES";
 const REQUIRED: &str = "HANDBACK_TEST_REQUIRE";
 
 /// The phases in their order.
-const PHASES: [Phase; 17] = [
+const PHASES: [Phase; 18] = [
     Phase { name: "tools", run: tools },
     Phase { name: "fmt", run: fmt },
     Phase { name: "clippy", run: clippy },
@@ -45,6 +46,7 @@ const PHASES: [Phase; 17] = [
     Phase { name: "streams", run: streams },
     Phase { name: "mcp", run: mcp },
     Phase { name: "sdk", run: sdk },
+    Phase { name: "gateway", run: gateway },
     Phase { name: "fuzz", run: fuzz },
     Phase { name: "bench", run: bench },
     Phase { name: "readme", run: readme },
@@ -265,6 +267,15 @@ fn sdk(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
+fn gateway(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
+    if !context.has(Tool::Servers, "gateway", tally) {
+        return Ok(());
+    }
+    let mut clients = Sdk::ALL.to_vec();
+    clients.retain(|sdk| context.has(sdk.tool(), &format!("gateway: {}", sdk.name()), tally));
+    gateway::check(context.shell, &clients, tally)
+}
+
 fn fuzz(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     let Context { shell, tools, .. } = context;
     fuzz::each_target(shell, tools, tally, None, FUZZ_SECONDS, Corpus::Dropped)
@@ -278,6 +289,7 @@ fn bench(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     let handback = readme::build(context.shell)?;
     tally.check("bench: streams", bench::smoke_streams(context.shell, &handback));
     tally.check("bench: answers", bench::smoke_answers(context.shell));
+    tally.check("bench: gateway", bench::smoke_gateway(context.shell, &handback));
     Ok(())
 }
 

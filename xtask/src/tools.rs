@@ -10,6 +10,7 @@ use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 
+use crate::gateway;
 use crate::mcp;
 use crate::postgres;
 use crate::process::{Finished, Shell};
@@ -62,12 +63,13 @@ pub(crate) enum Tool {
     Python,
     SdkPython,
     SdkTypeScript,
+    Servers,
     StreamSuite,
 }
 
 impl Tool {
     /// What `cargo xtask test` needs.
-    pub(crate) const OF_TEST: [Self; 8] = [
+    pub(crate) const OF_TEST: [Self; 9] = [
         Self::Deny,
         Self::Fuzz,
         Self::Python,
@@ -76,6 +78,7 @@ impl Tool {
         Self::McpSuite,
         Self::SdkPython,
         Self::SdkTypeScript,
+        Self::Servers,
     ];
 
     /// The name that reports use.
@@ -90,6 +93,7 @@ impl Tool {
             Self::Python => "python environment",
             Self::SdkPython => "MCP client in Python",
             Self::SdkTypeScript => "MCP clients in TypeScript",
+            Self::Servers => "MCP servers",
             Self::StreamSuite => "durable-streams suite",
         }
     }
@@ -106,6 +110,7 @@ impl Tool {
             Self::Python => Source::Venv(VECTORS_VENV),
             Self::SdkPython => Source::Venv(SDK_VENV),
             Self::SdkTypeScript => Source::Npm { package: sdk::NPM_PACKAGE },
+            Self::Servers => Source::Npm { package: gateway::NPM_PACKAGE },
             Self::StreamSuite => Source::Npm { package: streams::PACKAGE },
         }
     }

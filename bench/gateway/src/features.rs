@@ -18,7 +18,7 @@ use crate::caller::{Caller, Era};
 use crate::contender::{Contender, Programs, Way};
 
 /// Where the answer says what is held.
-const HANDLE: &str = "dev.handback/handle";
+const HELD: &str = "dev.handback/held";
 
 /// Where it says that it is one from before.
 const REPLAYED: &str = "dev.handback/replayed";
@@ -197,7 +197,8 @@ impl Bench {
         let shown: usize = outcome.content.iter().map(|block| block.text.len()).sum();
         ensure!((shown as u64) < bytes, "nothing was held: {shown} bytes came");
         let meta = outcome.meta.unwrap_or_default();
-        let handle = meta.get(HANDLE).with_context(|| format!("there is no handle in {meta}"))?;
+        let handle = meta.get(HELD).and_then(|held| held.get(0)?.get("handle"));
+        let handle = handle.with_context(|| format!("there is no handle in {meta}"))?;
         page.through.push(pages(&mut self.through, handle, bytes, batch).await?);
         Ok(())
     }
