@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use handback_identity::Caller;
+use handback_identity::{Caller, Scopes};
 use handback_mcp::Era;
 use handback_mcp::server::McpServer;
 use handback_mcp::wire::Object;
@@ -62,7 +62,8 @@ struct Inner {
     retries: Retries,
     /// Our own tools.
     own: McpServer,
-    own_lines: Mutex<HashMap<String, Arc<Slot>>>,
+    /// Lines to them, by caller, with what the caller was granted: the line has it.
+    own_lines: Mutex<HashMap<String, (Scopes, Arc<Slot>)>>,
     pipeline: Arc<Pipeline>,
     options: Options,
     catalogs: Catalogs,
@@ -163,11 +164,18 @@ impl Gateway {
                 // They come back when they are wanted.
                 lines.clear();
             }
-            let new = || {
-                let (sender, _) = mpsc::channel(1);
-                Arc::new(Slot::new(self.own_source(&talk.caller), Opening::Modern, sender))
-            };
-            Arc::clone(lines.entry(binding).or_insert_with(new))
+            let granted = talk.caller.scopes();
+            let known = lines.get(&binding).filter(|(scopes, _)| scopes == granted);
+            match known {
+                Some((_, slot)) => Arc::clone(slot),
+                None => {
+                    let (sender, _) = mpsc::channel(1);
+                    let source = self.own_source(&talk.caller);
+                    let slot = Arc::new(Slot::new(source, Opening::Modern, sender));
+                    lines.insert(binding, (granted.clone(), Arc::clone(&slot)));
+                    slot
+                }
+            }
         };
         slot.line().await
     }
@@ -565,9 +573,12 @@ impl Gateway {
         let Some(params) = question.params else { return unknown() };
         let shown = text_of(params, "taskId").unwrap_or_default();
         let hop = self.hop(&talk.caller);
+        let is_alone = self.own() == 1;
         let Some(task) = hop.open_task(&shown).await else {
-            // It may be one of our own.
-            return self.pass(talk, self.own(), &question, question.params_bytes()).await;
+            // It may be one of our own; or, in a session, of the one server behind, whose tasks have
+            // their own names there.
+            let which = if talk.session.is_some() && is_alone { 0 } else { self.own() };
+            return self.pass(talk, which, &question, question.params_bytes()).await;
         };
         let Some(which) = self.number_of(&task.upstream) else { return unknown() };
         let params = crate::hop::with_text(params.get().as_bytes(), "taskId", &task.task);

@@ -56,7 +56,7 @@ pub(crate) struct Sessions {
 
 /// A session.
 pub(crate) struct Known {
-    owner: VerifiedPrincipal,
+    owner: Caller,
     born_ms: u64,
     pub(crate) session: Arc<Session>,
     used: Mutex<Instant>,
@@ -79,7 +79,8 @@ impl Sessions {
     pub(crate) fn has_room(&self, caller: &Caller) -> bool {
         let mut known = lock(&self.known);
         known.retain(|_, known| lock(&known.used).elapsed() < IDLE);
-        let of_caller = known.values().filter(|known| known.owner == *caller.principal()).count();
+        let of_caller =
+            known.values().filter(|known| known.owner.principal() == caller.principal()).count();
         known.len() < SESSIONS_MAX && of_caller < OF_CALLER_MAX
     }
 
@@ -93,7 +94,7 @@ impl Sessions {
         let id = format!("{:032x}", rand::rng().random::<u128>());
         let standalone = Arc::new(Stream::new(0));
         let known = Arc::new(Known {
-            owner: caller.principal().clone(),
+            owner: caller.clone(),
             born_ms: self.gate.now_ms(),
             session,
             used: Mutex::new(Instant::now()),
@@ -118,8 +119,13 @@ impl Sessions {
             self.gate.refused(&back, "unknown");
             return None;
         };
-        if known.owner != *caller.principal() {
+        if known.owner.principal() != caller.principal() {
             self.gate.refused(&back, "foreign");
+            return None;
+        }
+        // What it may use was decided when the session began.
+        if known.owner.scopes() != caller.scopes() {
+            self.gate.refused(&back, "other_scopes");
             return None;
         }
         let subject = Subject::of(caller.principal()).session(id).born(known.born_ms);
