@@ -69,7 +69,7 @@ impl Gateway {
         while items.len() < ITEMS_MAX {
             let ask = Ask {
                 method: list.method().to_owned(),
-                params: Some(own_params(talk.era, cursor.as_deref())),
+                params: Some(own_params(line.era(), cursor.as_deref())),
                 headers: Vec::new(),
                 heard: None,
                 time_limit: None,

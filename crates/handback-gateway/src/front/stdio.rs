@@ -1,6 +1,7 @@
 //! A client at the other end of two pipes: one JSON text on each line.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use handback_identity::Caller;
@@ -22,6 +23,9 @@ use crate::words;
 
 /// Questions of the client that are under way at a time; it is not read any further meanwhile.
 const UNDER_WAY_MAX: usize = 256;
+
+/// How long what is under way may take to be answered, once the client has closed its end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Codes of JSON-RPC.
 const PARSE_ERROR: i32 = -32700;
@@ -90,8 +94,11 @@ pub async fn serve(
     };
     let ended = read.await;
     drop(client);
-    // What was answered is written; nobody waits for what is not.
-    writer.abort();
+    // What is answered soon is still written; nobody waits for the rest.
+    let mut writer = writer;
+    if tokio::time::timeout(LAST_WORDS, &mut writer).await.is_err() {
+        writer.abort();
+    }
     ended
 }
 
