@@ -82,3 +82,50 @@ async fn place_in(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ToolE
 fn stopping() -> ToolError {
     ToolError::new("the server stops").nothing_happened()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use handback_identity::UnixPeers;
+
+    use super::*;
+
+    fn caller(uid: u32) -> VerifiedPrincipal {
+        UnixPeers::new("test").unwrap().caller(uid).principal().clone()
+    }
+
+    #[tokio::test]
+    async fn one_caller_does_not_take_all_places() {
+        let room = Arc::new(SharedRoom::new(3, 2));
+        let (begun, beginning) = mpsc::channel();
+        let held: Vec<_> = (0..3)
+            .map(|_| {
+                let (end, ended) = mpsc::channel::<()>();
+                let (room, begun) = (Arc::clone(&room), begun.clone());
+                let work = move || {
+                    begun.send(()).unwrap();
+                    let _ = ended.recv();
+                };
+                let run = tokio::spawn(async move { room.run(&caller(1), work).await.unwrap() });
+                (end, run)
+            })
+            .collect();
+        let beginning = tokio::task::spawn_blocking(move || {
+            beginning.recv().unwrap();
+            beginning.recv().unwrap();
+            beginning
+        });
+        let beginning = beginning.await.unwrap();
+        // There is a third place, which is for others.
+        assert_eq!(room.run(&caller(2), || 7).await.unwrap(), 7);
+        assert!(beginning.try_recv().is_err(), "the third one of the first caller waits");
+        for (end, run) in held {
+            drop(end);
+            run.await.unwrap();
+        }
+        beginning.try_recv().unwrap();
+        room.run(&caller(2), || ()).await.unwrap();
+        assert_eq!(room.callers.lock().unwrap().len(), 1, "who has left is forgotten");
+    }
+}

@@ -30,10 +30,13 @@ pub struct UpstreamSettings {
     /// The endpoint.
     pub url: Option<String>,
     /// Headers of every request to it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Secret>,
     /// The program and its arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// What is added to its environment.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, Secret>,
 }
 
