@@ -45,7 +45,8 @@ fn the_state_of_an_exchange_is_sealed() {
     let mut other = back.clone();
     other["arguments"]["what"] = "y".into();
     let mut changed = back;
-    changed["requestState"] = format!("{}A", &state[..state.len() - 1]).into();
+    let (start, instead) = (&state[..20], if state[20..].starts_with('A') { "B" } else { "A" });
+    changed["requestState"] = format!("{start}{instead}{}", &state[21..]).into();
     let mut bare = call;
     bare["requestState"] = "upstream-state:x".into();
     for wrong in [other, changed, bare] {
