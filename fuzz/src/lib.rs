@@ -1,6 +1,8 @@
 //! What several targets need.
 
+pub mod members;
 pub mod pages;
+pub mod pieces;
 
 use std::sync::LazyLock;
 

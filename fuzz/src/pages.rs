@@ -45,8 +45,14 @@ pub fn caller() -> Caller<'static> {
 
 /// The answer to a request, as text; a page that waits is not waited for.
 pub fn ask(request: &[u8]) -> String {
-    let call =
-        Call { endpoint: Endpoint::Read, caller: caller(), sealer: &SEALER, now: NOW, own: None };
+    let call = Call {
+        endpoint: Endpoint::Read,
+        caller: caller(),
+        sealer: &SEALER,
+        now: NOW,
+        own: None,
+        budget_bytes: None,
+    };
     let mut step = ENGINE.answer_bytes(&call, request, &mut rand::rng());
     loop {
         match step {

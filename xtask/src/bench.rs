@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::postgres::Cluster;
 use crate::process::{Finished, Shell, Variables};
+use crate::readme;
 use crate::report::tail;
 use crate::scratch::Scratch;
 use crate::streams;
@@ -160,6 +161,7 @@ pub(crate) fn smoke_streams(shell: &Shell, handback: &Path) -> Result<Finished> 
 /// `--only`, which is for a quick look, it only prints the results.
 pub(crate) fn answers(shell: &Shell, options: &[&str]) -> Result<bool> {
     let mut bench = shell.cargo(&ANSWERS);
+    bench.arg("--handback").arg(readme::build(shell)?);
     match options {
         [] => bench.arg("--write").arg(shell.config.root.join(RESULTS)),
         ["--only", questions] => bench.args(["--only", questions]),
@@ -173,9 +175,10 @@ pub(crate) fn answers(shell: &Shell, options: &[&str]) -> Result<bool> {
     Ok(finished.success)
 }
 
-/// The short form: every script finds the right answer.
-pub(crate) fn smoke_answers(shell: &Shell) -> Result<Finished> {
-    shell.run(shell.cargo(&ANSWERS).arg("--smoke"))
+/// The short form: every script finds the right answer through our own gateway, and all of them
+/// together stay within the aim.
+pub(crate) fn smoke_answers(shell: &Shell, handback: &Path) -> Result<Finished> {
+    shell.run(shell.cargo(&ANSWERS).arg("--smoke").arg("--handback").arg(handback))
 }
 
 /// The program of this checkout, as users have it.

@@ -71,11 +71,14 @@ const HELD_MB: &str = "100,1000";
 /// `cargo xtask soak held`: the tests that hold and read large results, with larger ones.
 pub(crate) fn held(shell: &Shell) -> Result<bool> {
     let mut tally = Tally::default();
-    let mut test = shell.cargo(&["test", "--profile", "soak", "--package", "handback-server"]);
-    // One after the other, and with what was measured.
-    test.args(["--test", "it", "large::", "--", "--nocapture", "--test-threads=1"]);
-    test.env("HANDBACK_TEST_LARGE_MB", HELD_MB);
-    tally.cargo_test("held", shell.run(&mut test));
+    // In the server, and all the way: from a server behind the binary to its client.
+    for package in ["handback-server", "handback-cli"] {
+        let mut test = shell.cargo(&["test", "--profile", "soak", "--package", package]);
+        // One after the other, and with what was measured.
+        test.args(["--test", "it", "large::", "--", "--nocapture", "--test-threads=1"]);
+        test.env("HANDBACK_TEST_LARGE_MB", HELD_MB);
+        tally.cargo_test(&format!("held: {package}"), shell.run(&mut test));
+    }
     tally.print_problems();
     println!();
     Ok(tally.conclude())

@@ -288,7 +288,7 @@ fn bench(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     tally.check("bench: pages", bench::smoke_pages(context.shell, postgres));
     let handback = readme::build(context.shell)?;
     tally.check("bench: streams", bench::smoke_streams(context.shell, &handback));
-    tally.check("bench: answers", bench::smoke_answers(context.shell));
+    tally.check("bench: answers", bench::smoke_answers(context.shell, &handback));
     tally.check("bench: gateway", bench::smoke_gateway(context.shell, &handback));
     Ok(())
 }

@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::client::Client;
 
-/// What a token is taken for. English text has about four characters in one.
+/// What a token is taken for, as the gateway does. English text has about four characters in one;
+/// JSON and numbers have fewer, on both sides of the comparison.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;
 
 /// What was read and written.
@@ -18,6 +19,8 @@ pub(crate) struct Cost {
     /// What a model goes through that reads all that was before again for each call and for the
     /// answer.
     pub(crate) again: usize,
+    /// All bytes between the agent's client and the server, in both directions.
+    pub(crate) wire: usize,
 }
 
 impl Cost {
@@ -41,6 +44,7 @@ impl std::ops::AddAssign for Cost {
         self.written += other.written;
         self.trips += other.trips;
         self.again += other.again;
+        self.wire += other.wire;
     }
 }
 
@@ -48,12 +52,26 @@ impl std::ops::AddAssign for Cost {
 #[derive(Debug)]
 pub(crate) struct Agent<'a> {
     client: &'a mut Client,
-    pub(crate) cost: Cost,
+    cost: Cost,
+    /// What was told of the tools before the first call.
+    pub(crate) told: String,
 }
 
 impl<'a> Agent<'a> {
-    pub(crate) fn new(client: &'a mut Client) -> Self {
-        Self { client, cost: Cost::default() }
+    /// Reads what every conversation begins with: the instructions of the server, and all of its
+    /// tools, as they are listed.
+    pub(crate) fn new(client: &'a mut Client) -> Result<Self> {
+        let mut told = client.instructions().to_owned();
+        for tool in client.tools()? {
+            told.push_str(&tool.to_string());
+        }
+        let cost = Cost { read: told.len(), ..Cost::default() };
+        Ok(Self { client, cost, told })
+    }
+
+    /// What it was so far.
+    pub(crate) fn cost(&self) -> Cost {
+        Cost { wire: self.client.wire(), ..self.cost }
     }
 
     /// Calls a tool and reads the answer.
@@ -74,10 +92,5 @@ impl<'a> Agent<'a> {
     /// Reads a text.
     pub(crate) const fn take(&mut self, text: &str) {
         self.cost.read += text.len();
-    }
-
-    /// The tools of the server. They count once they are taken.
-    pub(crate) fn tools(&mut self) -> Result<Vec<Value>> {
-        self.client.tools()
     }
 }

@@ -13,18 +13,16 @@ pub(crate) enum Command {
     Data { folder: Option<PathBuf> },
     /// Be the upstream.
     Upstream { record: Option<PathBuf> },
-    /// Be what stands for the gateway.
-    Held { folder: PathBuf },
 }
 
 /// How to answer them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bench {
-    /// The gateway.
-    pub(crate) handback: Option<PathBuf>,
+    /// The gateway: `handback wrap` of this program stands in front.
+    pub(crate) handback: PathBuf,
     /// Only these questions.
     pub(crate) only: Option<Vec<String>>,
-    /// Whether only to see that everything runs.
+    /// Whether to leave out most of what takes long: pages, and truncated results.
     pub(crate) smoke: bool,
     /// The file whose section is replaced.
     pub(crate) write: Option<PathBuf>,
@@ -39,7 +37,6 @@ impl Command {
             ["data", "--dump", folder] => Self::Data { folder: Some(folder.into()) },
             ["upstream"] => Self::Upstream { record: None },
             ["upstream", "--record", file] => Self::Upstream { record: Some(file.into()) },
-            ["held", folder] => Self::Held { folder: folder.into() },
             options => Self::Bench(Bench::parse(options)?),
         })
     }
@@ -48,17 +45,19 @@ impl Command {
 impl Bench {
     fn parse(options: &[&str]) -> Result<Self> {
         let mut bench = Self::default();
+        let mut handback = None;
         let mut options = options.iter();
         while let Some(&name) = options.next() {
             let mut value = || options.next().with_context(|| format!("{name} wants a value"));
             match name {
-                "--handback" => bench.handback = Some(value()?.into()),
+                "--handback" => handback = Some(value()?.into()),
                 "--only" => bench.only = Some(value()?.split(',').map(str::to_owned).collect()),
                 "--smoke" => bench.smoke = true,
                 "--write" => bench.write = Some(value()?.into()),
                 other => bail!("there is no option {other}"),
             }
         }
+        bench.handback = handback.context("--handback PROGRAM is missing")?;
         Ok(bench)
     }
 
@@ -78,18 +77,19 @@ mod tests {
 
     #[test]
     fn takes_commands_and_options() {
-        assert_eq!(parse("").unwrap(), Command::Bench(Bench::default()));
         assert_eq!(parse("upstream").unwrap(), Command::Upstream { record: None });
         let Command::Bench(bench) = parse("--smoke --only a,b --handback x").unwrap() else {
             panic!()
         };
         assert!(bench.smoke && bench.wants("b") && !bench.wants("c"));
-        assert_eq!(bench.handback, Some("x".into()));
+        assert_eq!(bench.handback, PathBuf::from("x"));
     }
 
     #[test]
     fn refuses_what_makes_no_sense() {
-        for args in ["--fast", "--only", "held", "data --dump", "upstream --record"] {
+        for args in
+            ["", "--smoke", "--handback", "--handback x --fast", "data --dump", "upstream --record"]
+        {
             assert!(parse(args).is_err(), "{args}");
         }
     }

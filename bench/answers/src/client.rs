@@ -16,6 +16,10 @@ pub(crate) struct Client {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     requests: u64,
+    /// What the server says of how to use it.
+    instructions: String,
+    /// Bytes that went over the streams, in both directions.
+    wire: usize,
 }
 
 impl Client {
@@ -30,12 +34,27 @@ impl Client {
             input: input.context("no standard input")?,
             output: BufReader::new(output.context("no standard output")?),
             requests: 0,
+            instructions: String::new(),
+            wire: 0,
         };
         let about = json!({"name": "bench-answers", "version": "1"});
         let hello = json!({"protocolVersion": REVISION, "capabilities": {}, "clientInfo": about});
-        client.request("initialize", &hello).with_context(|| format!("{name} does not answer"))?;
+        let told = client.request("initialize", &hello);
+        let told = told.with_context(|| format!("{name} does not answer"))?;
+        let instructions = told.get("instructions").and_then(Value::as_str);
+        client.instructions = instructions.unwrap_or_default().to_owned();
         client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
         Ok(client)
+    }
+
+    /// What it says of how to use it: clients put that before the model.
+    pub(crate) fn instructions(&self) -> &str {
+        &self.instructions
+    }
+
+    /// Bytes that went over the streams so far, in both directions: all of every message.
+    pub(crate) const fn wire(&self) -> usize {
+        self.wire
     }
 
     /// Its tools, as they are listed.
@@ -74,6 +93,7 @@ impl Client {
             if self.output.read_line(&mut line)? == 0 {
                 bail!("the server ended during {method}");
             }
+            self.wire += line.len();
             let mut message: Value = serde_json::from_str(&line)?;
             if message.get("id").and_then(Value::as_u64) != Some(id) {
                 continue;
@@ -86,7 +106,9 @@ impl Client {
     }
 
     fn send(&mut self, message: &Value) -> Result<()> {
-        writeln!(self.input, "{message}")?;
+        let line = format!("{message}\n");
+        self.wire += line.len();
+        self.input.write_all(line.as_bytes())?;
         Ok(self.input.flush()?)
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! Every question is answered in four ways by fixed scripts: from everything, from what a harness
 //! lets through, page by page, and by asking for what is wanted. Each run has servers of its own. What
-//! is counted is what an agent has to read and write.
+//! is counted is what an agent has to read and write, and what goes over the wire for it. Pages and
+//! searches go through the real `handback wrap`, with the upstream as a process of its own behind it.
 //!
 //! `bench-answers data` tells what the data is, and with `--dump FOLDER` writes it down;
-//! `bench-answers upstream` is the server behind. With `--smoke` it only checks that everything runs.
+//! `bench-answers upstream` is the server behind. With `--smoke` pages and
+//! truncated results, which take long or prove little, are tried once for each set of data.
 
 #![expect(clippy::print_stdout, reason = "the report is what this program is for")]
 #![expect(clippy::print_stderr, reason = "progress goes to stderr")]
@@ -15,7 +17,6 @@ mod args;
 mod client;
 mod data;
 mod front;
-mod held;
 mod known;
 mod plain;
 mod prose;
@@ -37,7 +38,7 @@ use crate::data::DataSet;
 use crate::front::Programs;
 use crate::known::Known;
 use crate::question::Question;
-use crate::report::Report;
+use crate::report::{AIM, Report};
 use crate::strategy::{Run, Strategy, Verdict};
 
 fn main() -> Result<()> {
@@ -45,7 +46,6 @@ fn main() -> Result<()> {
         Command::Bench(bench) => answer_all(&bench),
         Command::Data { folder } => tell_data(folder.as_deref()),
         Command::Upstream { record } => upstream::serve(record.as_deref()),
-        Command::Held { folder } => held::serve(&folder),
     }
 }
 
@@ -59,22 +59,22 @@ fn answer_all(bench: &Bench) -> Result<()> {
         let before = questions.get(..place).unwrap_or_default();
         let is_first = before.iter().all(|other| other.data != question.data);
         for way in Strategy::ALL {
-            // A smoke run has each script once, and the other ways once for each set of data.
-            if bench.smoke && way != Strategy::Search && !is_first {
+            // What the aims are about is always there.
+            let is_aim = matches!(way, Strategy::Everything | Strategy::Search);
+            if bench.smoke && !is_aim && !is_first {
                 continue;
             }
             runs.push(run(&programs, question, way)?);
         }
     }
-    let (has_gateway, is_smoke) = (programs.has_gateway(), bench.smoke);
-    let report = Report { questions: &questions, runs: &runs, has_gateway, is_smoke };
+    let report = Report { questions: &questions, runs: &runs, is_smoke: bench.smoke };
     let text = report.markdown();
     println!("{text}");
     if let Some(path) = &bench.write {
         report::replace_section(path, &text)?;
         eprintln!("written to {}", path.display());
     }
-    judge(&runs)
+    judge(&runs, bench.only.is_none().then(|| report.parts_of_everything()))
 }
 
 fn run(programs: &Programs, question: &Question, way: Strategy) -> Result<Run> {
@@ -84,9 +84,9 @@ fn run(programs: &Programs, question: &Question, way: Strategy) -> Result<Run> {
     Ok(run)
 }
 
-/// What a truncated result gets wrong is in the report. What others get wrong is a failure: they
-/// could have known.
-fn judge(runs: &[Run]) -> Result<()> {
+/// What a truncated result gets wrong is in the report. What others get wrong is a failure: they could
+/// have known. So is a sum over the whole set, in tokens or on the wire, that is above the aim.
+fn judge(runs: &[Run], sums: Option<[f64; 2]>) -> Result<()> {
     let is_wrong =
         |run: &&Run| run.verdict == Verdict::Wrong && run.strategy != Strategy::Truncated;
     let wrong: Vec<_> = runs
@@ -95,6 +95,9 @@ fn judge(runs: &[Run]) -> Result<()> {
         .map(|run| format!("{} by {}", run.question.id, run.strategy.title()))
         .collect();
     ensure!(wrong.is_empty(), "wrong answers: {}", wrong.join(", "));
+    for (part, what) in sums.into_iter().flatten().zip(["tokens", "bytes on the wire"]) {
+        ensure!(part <= AIM, "search first took {part:.3} of everything in {what}: over {AIM}");
+    }
     Ok(())
 }
 
@@ -135,10 +138,19 @@ mod tests {
 
     #[test]
     fn only_what_was_cut_may_give_a_wrong_answer() {
-        assert!(judge(&[wrong(Strategy::Truncated)]).is_ok());
+        assert!(judge(&[wrong(Strategy::Truncated)], None).is_ok());
         for way in [Strategy::Everything, Strategy::Pages, Strategy::Search] {
-            let why = judge(&[wrong(way)]).unwrap_err().to_string();
+            let why = judge(&[wrong(way)], None).unwrap_err().to_string();
             assert_eq!(why, format!("wrong answers: issues-first by {}", way.title()));
+        }
+    }
+
+    #[test]
+    fn a_sum_over_the_aim_is_a_failure() {
+        assert!(judge(&[], Some([0.1, 0.1])).is_ok());
+        assert!(judge(&[], None).is_ok());
+        for sums in [[0.11, 0.1], [0.1, 0.11], [f64::NAN, 0.1]] {
+            assert!(judge(&[], Some(sums)).is_err(), "{sums:?}");
         }
     }
 }

@@ -70,8 +70,6 @@ impl Strategy {
 pub(crate) enum Verdict {
     Right,
     Wrong,
-    /// What it needs is not there yet.
-    Pending,
 }
 
 /// One question, answered in one way.
@@ -80,7 +78,7 @@ pub(crate) struct Run {
     pub(crate) question: Question,
     pub(crate) strategy: Strategy,
     pub(crate) cost: Cost,
-    /// What the cost is made of, where something is held.
+    /// What the cost is made of.
     pub(crate) parts: Parts,
     pub(crate) verdict: Verdict,
 }
@@ -89,44 +87,48 @@ pub(crate) struct Run {
 pub(crate) fn run(programs: &Programs, question: &Question, strategy: Strategy) -> Result<Run> {
     let scratch = tempfile::tempdir()?;
     let record = scratch.path().join("record");
-    let is_held = matches!(strategy, Strategy::Pages | Strategy::Search);
-    let run = |cost, parts, verdict| {
-        Ok(Run { question: question.clone(), strategy, cost, parts, verdict })
-    };
-    if is_held && question.is_edit() && !programs.has_gateway() {
-        return run(Cost::default(), Parts::default(), Verdict::Pending);
-    }
-    let (answer, cost, parts) = if is_held {
-        let mut client = programs.front(&record, &scratch.path().join("data"))?;
-        let mut reader = Reader::new(&mut client, question, programs.has_gateway())?;
-        let answer = match strategy {
-            Strategy::Pages => by_pages(question, &mut reader)?,
-            _ => search::answer(question, &mut reader)?,
-        };
-        (answer, reader.cost(), reader.parts())
-    } else {
-        let mut client = programs.upstream(&record)?;
-        let mut agent = Agent::new(&mut client);
-        let answer = by_reading(question, strategy, &mut agent)?;
-        (answer, agent.cost, Parts::default())
+    let (answer, cost, parts) = match strategy {
+        Strategy::Everything | Strategy::Truncated => {
+            let mut client = programs.upstream(&record)?;
+            let mut agent = Agent::new(&mut client)?;
+            let tools = agent.cost().bytes();
+            let (answer, first) = by_reading(question, strategy, &mut agent)?;
+            (answer, agent.cost(), Parts { tools, first, introspection: 0 })
+        }
+        Strategy::Pages | Strategy::Search => {
+            let mut client = programs.wrapped(&record, &scratch.path().join("data"))?;
+            let mut reader = Reader::new(&mut client, question)?;
+            let answer = match strategy {
+                Strategy::Pages => by_pages(question, &mut reader)?,
+                _ => search::answer(question, &mut reader)?,
+            };
+            (answer, reader.cost(), reader.parts())
+        }
     };
     let answer = if question.is_edit() { written(&record)? } else { answer };
     let verdict = if answer == question.answer { Verdict::Right } else { Verdict::Wrong };
-    run(cost, parts, verdict)
+    Ok(Run { question: question.clone(), strategy, cost, parts, verdict })
 }
 
-/// The result of the tool in one piece, or as much of it as is let through.
-fn by_reading(question: &Question, strategy: Strategy, agent: &mut Agent<'_>) -> Result<Value> {
+/// The result of the tool in one piece, or as much of it as is let through. Gives the answer, and the
+/// bytes of the call that got the data.
+fn by_reading(
+    question: &Question,
+    strategy: Strategy,
+    agent: &mut Agent<'_>,
+) -> Result<(Value, usize)> {
+    let before = agent.cost().bytes();
     let mut text = agent.send(question.data.tool(), &json!({}))?.join("\n");
     if strategy == Strategy::Truncated {
         truncate(&mut text);
     }
     agent.take(&text);
+    let first = agent.cost().bytes() - before;
     let known = Known::from_text(question.data, text.trim_end_matches(TRUNCATED_NOTE));
     if let Some(arguments) = whole_document(question, &known) {
         agent.call(WRITE, &arguments)?;
     }
-    Ok(plain::answer(&question.id, &known))
+    Ok((plain::answer(&question.id, &known), first))
 }
 
 /// All pages, or as many as it takes to find what is asked for; the first one may be enough.

@@ -37,6 +37,8 @@ impl Words {
                 "filter" => words.filter(value),
                 "sort" => words.sort(value),
                 "fields" => words.fields(value),
+                "edits" => words.edits(value),
+                "patch" => words.patch(value),
                 _ => {}
             }
         }
@@ -69,10 +71,36 @@ impl Words {
         }
     }
 
+    /// What is replaced was read, to the letter.
+    fn edits(&mut self, edits: &Value) {
+        for (name, value) in edits.as_array().into_iter().flatten().flat_map(members) {
+            self.protocol.push(name.clone());
+            if name == "old" {
+                self.data.extend(value.as_str().map(str::to_owned));
+            }
+        }
+    }
+
+    /// The members of an operation are those of RFC 6902; which operations there are is said.
+    fn patch(&mut self, patch: &Value) {
+        for (name, value) in patch.as_array().into_iter().flatten().flat_map(members) {
+            let text = value.as_str().unwrap_or_default();
+            match name.as_str() {
+                "op" => self.protocol.push(text.to_owned()),
+                "path" => self.data.extend(text.split('/').map(str::to_owned)),
+                _ => {}
+            }
+        }
+    }
+
     fn fields(&mut self, fields: &Value) {
         let paths = fields.as_array().into_iter().flatten().filter_map(Value::as_str);
         self.data.extend(paths.flat_map(|path| path.split('.')).map(str::to_owned));
     }
+}
+
+fn members(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    object.as_object().into_iter().flatten()
 }
 
 /// Whether a text names a word of the protocol: in quotes, or in a list, so that it is not just a
@@ -105,6 +133,16 @@ mod tests {
             words.protocol,
             ["fields", "filter", "or", "gt", "first", "sort", "field", "order"]
         );
+    }
+
+    #[test]
+    fn finds_the_names_of_a_change() {
+        let edits = Words::of(&json!({"edits": [{"old": "a b", "new": "c"}]}));
+        assert_eq!(edits.data, ["a b"]);
+        assert_eq!(edits.protocol, ["edits", "new", "old"]);
+        let patch = Words::of(&json!({"patch": [{"op": "replace", "path": "/a/b", "value": 1}]}));
+        assert_eq!(patch.data, ["", "a", "b"]);
+        assert_eq!(patch.protocol, ["patch", "replace"]);
     }
 
     #[test]

@@ -83,9 +83,10 @@ impl Contender {
             Self::Direct => return None,
             Self::Handback => {
                 let upstream = format!("{UPSTREAM}={url}");
+                let config = settings(data).display().to_string();
                 let (address, data) = (address.to_string(), data.display().to_string());
                 let serve = ["serve", "--no-demo", "--listen", &address, "--data", &data];
-                let words = serve.into_iter().chain(["--upstream", &upstream]);
+                let words = serve.into_iter().chain(["--config", &config, "--upstream", &upstream]);
                 let program = programs.handback.as_deref()?.display().to_string();
                 std::iter::once(program).chain(words.map(str::to_owned)).collect()
             }
@@ -107,8 +108,13 @@ impl Contender {
     /// Starts a proxy in front of an upstream.
     fn start(self, programs: &Programs, scratch: &Path, upstream: SocketAddr) -> Result<Running> {
         Running::start(scratch, self.key(), |address, data| {
-            if self == Self::McpProxy {
-                fs::write(settings(data), mcp_proxy_settings(address, upstream))?;
+            let told = match self {
+                Self::McpProxy => Some(mcp_proxy_settings(address, upstream)),
+                Self::Handback => Some(UNLIMITED.to_owned()),
+                Self::Direct | Self::FastMcpKept | Self::FastMcp => None,
+            };
+            if let Some(told) = told {
+                fs::write(settings(data), told)?;
             }
             self.command(programs, upstream, address, data).context("there is no such program")
         })
@@ -138,6 +144,10 @@ impl fmt::Display for Contender {
 fn settings(data: &Path) -> PathBuf {
     data.join("proxy.toml")
 }
+
+/// All callers here are one to Handback, and faster than one may be. They are counted all the same.
+const UNLIMITED: &str =
+    "[limits]\ncalls_per_second = 1000000\ncalls_burst = 10000000\ncalls_per_caller = 1000\n";
 
 /// Without any of its middleware; its logs would cost it a lot.
 fn mcp_proxy_settings(address: SocketAddr, upstream: SocketAddr) -> String {

@@ -22,8 +22,8 @@ caller has a connection that stays open and a session of its own, opened before 
 it makes one call at a time, with a number that nobody else has, and every answer is checked. Callers \
 speak 2025-11-25, because `mcp-proxy` as it is installed knows nothing newer; what a proxy speaks to \
 the upstream, which knows both, is its own choice. `mcp-proxy` runs without any of its middleware and \
-with its log at `warn`; Handback with its defaults, so that tokens are bound and sealed and the \
-journal is on. FastMCP is measured as it comes, with a new session to the upstream for every request, \
+with its log at `warn`; Handback with its defaults but for the rate of one caller, who all are here, \
+so that tokens are bound and sealed and the journal is on. FastMCP is measured as it comes, with a new session to the upstream for every request, \
 and with one that is kept; it has fewer calls and turns, because it is slow. In every round each has a \
 turn, the first one being another each time, and whoever has no turn is stopped (`SIGSTOP`), so that \
 what it still has to do costs nobody else. Numbers are medians over the rounds. A ratio is the median \

@@ -19,7 +19,22 @@ pub(crate) struct BearerArgs {
 }
 
 impl BearerArgs {
+    /// Whether it was said on the command line.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.token_file.is_some()
+    }
+
     pub(crate) fn token(&self) -> Result<Option<BearerToken>, Failure> {
+        Ok(self.read()?.map(|(_, token)| token))
+    }
+
+    /// The header that shows it, by its name and value.
+    pub(crate) fn header(&self) -> Result<Option<(String, String)>, Failure> {
+        let header = |text: &str| ("authorization".to_owned(), format!("Bearer {text}"));
+        Ok(self.read()?.map(|(text, _)| header(text.trim())))
+    }
+
+    fn read(&self) -> Result<Option<(Zeroizing<String>, BearerToken)>, Failure> {
         let (text, place) = match &self.token_file {
             Some(path) => {
                 let place = path.display().to_string();
@@ -36,10 +51,11 @@ impl BearerArgs {
                 None => return Ok(None),
             },
         };
-        BearerToken::parse(text.trim()).map(Some).map_err(|error| {
-            Failure::new(error)
+        match BearerToken::parse(text.trim()) {
+            Ok(token) => Ok(Some((text, token))),
+            Err(error) => Err(Failure::new(error)
                 .about(format!("{place} holds no bearer token"))
-                .hint("`handback identity add` prints one")
-        })
+                .hint("`handback identity add` prints one")),
+        }
     }
 }

@@ -9,7 +9,7 @@
 //! while, and who comes back to one that is gone is told that nobody knows what became of it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,9 +21,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::sleep;
 
-use crate::gateway::{REVISION, relayed};
+use crate::gateway::{Ear, REVISION, relayed};
+use crate::session::CANCELLED;
 use crate::talk::{Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
@@ -45,13 +46,12 @@ const QUESTION: &str = "question";
 
 /// Calls that wait for their callers.
 #[derive(Debug, Default)]
-pub(crate) struct Parking(Mutex<HashMap<String, Parked>>);
+pub(crate) struct Parking(Arc<Mutex<HashMap<String, Parked>>>);
 
 /// A call that waits for an answer of its caller.
 #[derive(Debug)]
 struct Parked {
     owner: String,
-    since: Instant,
     call: UnderWay,
     /// What the upstream asked.
     asked: Id<'static>,
@@ -76,20 +76,26 @@ impl Parking {
     /// Parks a call; gives its state. Nothing, if the caller has too many.
     fn park(&self, parked: Parked) -> Option<String> {
         let mut all = lock(&self.0);
-        all.retain(|_, parked| parked.since.elapsed() < PARKED_TIME);
         let of_owner = all.values().filter(|other| other.owner == parked.owner).count();
         if of_owner >= PARKED_MAX {
             return None;
         }
         let name = format!("{:032x}", rand::rng().random::<u128>());
         let state = format!("{PARKED}{name}");
-        all.insert(name, parked);
+        all.insert(name.clone(), parked);
+        drop(all);
+        let parking = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            sleep(PARKED_TIME).await;
+            // Its caller did not come back: the upstream is told so.
+            let given_up = parking.upgrade().and_then(|all| lock(&all).remove(&name));
+            drop(given_up);
+        });
         Some(state)
     }
 
     fn take(&self, name: &str, owner: &str) -> Option<Parked> {
         let mut all = lock(&self.0);
-        all.retain(|_, parked| parked.since.elapsed() < PARKED_TIME);
         let is_own = all.get(name).is_some_and(|parked| parked.owner == owner);
         if is_own { all.remove(name) } else { None }
     }
@@ -126,7 +132,7 @@ async fn for_older(talk: Talk, line: Line, ask: Ask) -> Result<Answer, LineError
     if let Some(meta) = meta.as_object_mut() {
         meta.extend(session.meta(REVISION));
     }
-    for _ in 0..ROUNDS_MAX {
+    for number in 0..ROUNDS_MAX {
         let round = Ask {
             method: ask.method.clone(),
             params: Some(Value::Object(params.clone()).to_string().into()),
@@ -135,7 +141,9 @@ async fn for_older(talk: Talk, line: Line, ask: Ask) -> Result<Answer, LineError
             time_limit: ask.time_limit,
             subscription: None,
         };
-        let answer = relayed(talk.clone(), line.clone(), round).await?;
+        let answered = relayed(talk.clone(), line.clone(), round).await;
+        // That nothing happened in this round says nothing of those before.
+        let answer = answered.map_err(|why| if number == 0 { why } else { begun(why) })?;
         let Some((requests, state)) = questions(&answer) else { return Ok(answer) };
         let mut answers = Map::new();
         for (name, request) in requests {
@@ -160,6 +168,12 @@ async fn for_older(talk: Talk, line: Line, ask: Ask) -> Result<Answer, LineError
     }
     let message = "the server asks without end";
     Ok(words::tool_error(Era::Legacy, message, "too_many_rounds"))
+}
+
+/// Why there is no answer to a call that has begun: that something was not said now does not mean
+/// that nothing happened.
+fn begun(why: LineError) -> LineError {
+    if why.nothing_happened() { LineError::Lost } else { why }
 }
 
 /// What a result asks, and the state that goes with it.
@@ -189,7 +203,11 @@ async fn for_newer(
     }
     let owner = talk.caller.principal().binding();
     let params = ask.params.clone().unwrap_or_default();
-    let can = abilities(&params);
+    // Only these have answers that ask.
+    let can = match ask.method.as_str() {
+        "tools/call" | "prompts/get" | "resources/read" => abilities(&params),
+        _ => Value::Null,
+    };
     let state = crate::catalog::member(&params, "requestState");
     let parked = state.as_deref().and_then(|state| state.strip_prefix(PARKED));
     let call = match parked {
@@ -211,7 +229,7 @@ async fn for_newer(
             let with = response(&params).ok_or_else(|| {
                 words::error(INVALID_PARAMS, "there is no answer to what was asked", None)
             });
-            line.answer(asked, with).await?;
+            line.answer(asked, with).await.map_err(begun)?;
             call
         }
     };
@@ -226,6 +244,7 @@ async fn waited(
     (can, owner): (Value, String),
     parking: &Parking,
 ) -> Result<Answer, LineError> {
+    let mut ear = Ear::of(&talk);
     loop {
         let heard = tokio::select! {
             biased;
@@ -238,9 +257,10 @@ async fn waited(
             }
         };
         match heard {
+            // What it takes back was answered, or the call is parked by it.
+            Heard::Notification { method, .. } if method == CANCELLED => {}
             Heard::Notification { method, params } => {
-                // The client may be gone.
-                drop(talk.out.send(ToClient::Notification { method, params }).await);
+                ear.tell(&talk, ToClient::Notification { method, params }).await;
             }
             Heard::Request { id, method, params } => {
                 let ability = match method.as_str() {
@@ -251,16 +271,17 @@ async fn waited(
                 };
                 if can.get(ability).is_none() {
                     let error = words::error(METHOD_NOT_FOUND, "the client cannot be asked", None);
-                    line.answer(id, Err(error)).await?;
+                    line.answer(id, Err(error)).await.map_err(begun)?;
                     continue;
                 }
                 let params: Option<Value> =
                     params.and_then(|params| serde_json::from_slice(&params).ok());
-                let parked =
-                    Parked { owner, since: Instant::now(), call, asked: id, line: line.clone() };
+                let parked = Parked { owner, call, asked: id, line: line.clone() };
                 let Some(state) = parking.park(parked) else {
-                    let message = "too many calls wait for answers";
-                    return Ok(words::tool_error(Era::Modern, message, "busy"));
+                    // The call has begun, and goes no further.
+                    let message = "too many calls wait for answers: whether this one had its effect \
+                                   is not known";
+                    return Ok(words::tool_error(Era::Modern, message, "ambiguous"));
                 };
                 let mut request = json!({"method": method});
                 if let (Some(params), Some(request)) = (params, request.as_object_mut()) {
@@ -338,6 +359,17 @@ pub(crate) fn greeting() -> Bytes {
         "protocolVersion": "2025-11-25",
         "clientInfo": {"name": "handback", "version": env!("CARGO_PKG_VERSION")},
         "capabilities": {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}},
+    })
+    .to_string()
+    .into()
+}
+
+/// What an older server is greeted with on a line that all callers share: it cannot ask any of them.
+pub(crate) fn shared_greeting() -> Bytes {
+    json!({
+        "protocolVersion": "2025-11-25",
+        "clientInfo": {"name": "handback", "version": env!("CARGO_PKG_VERSION")},
+        "capabilities": {},
     })
     .to_string()
     .into()

@@ -1,12 +1,17 @@
 //! Calls of tools, prompts and resources that are not ours.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use handback_mcp::Era;
-use handback_mcp::server::{KEY_META, REPLAYED_META};
+use handback_mcp::server::{BUDGET_META, KEY_META, REPLAYED_META};
 use handback_mcp::wire::Object;
+use handback_page::json::ByteSource as _;
 use handback_token::{ArgsFingerprint, Operation, args_fingerprint_of_text};
+use handback_tool::metrics::{UpstreamMetrics, UpstreamOutcome};
 use handback_tool::{
     Claim, Entered, Failure, Made, Refusal, Relay, Relayed, RoundOpened, Surface, ToolClass,
 };
@@ -16,9 +21,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::Tool;
+use crate::bound::Budget;
+use crate::catalog::{Catalog, Tool};
 use crate::gateway::Gateway;
-use crate::hold::{Cutting, Holding, NotHeld, READER};
+use crate::hold::{Cutting, Holding, NotHeld, PASSED_BYTES_MAX, READER};
 use crate::hop::{HopTask, with_text};
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::retry::Waiting;
@@ -36,8 +42,8 @@ const AGAIN_META: &str = "dev.handback/again";
 const HOW_TO_CALL_AGAIN: &str = "to run it once more, call with another idempotency key";
 
 /// Where a call goes.
-struct Target {
-    which: usize,
+pub(crate) struct Target {
+    pub(crate) which: usize,
     /// Its name there, if that is another one.
     renamed: Option<String>,
     tool: Option<Tool>,
@@ -56,6 +62,11 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// The name at the upstream, which is the same whatever it is shown under.
+    fn own_name(&self) -> &str {
+        self.target.renamed.as_deref().unwrap_or(&self.name)
+    }
+
     /// What the state of its exchange is bound to.
     fn fingerprint(&self) -> Result<ArgsFingerprint, Refusal> {
         let text = self.arguments.unwrap_or("null");
@@ -82,6 +93,7 @@ impl Gateway {
         operation: Operation,
         cancel: CancellationToken,
     ) -> Answer {
+        let begun = Instant::now();
         let read = question.params.map(Object::read);
         let Some(Ok(params)) = read else {
             return words::refused(INVALID_PARAMS, "the parameters are no object", None);
@@ -95,29 +107,33 @@ impl Gateway {
         };
         if target.which == self.own() {
             // What is ours has its own checks.
-            let params = renamed(&params, &target);
+            let budget = self.options().budget(self.client_name(talk, &params).as_deref(), &name);
+            let params = for_own(&params, &target, budget);
             let params = params.or_else(|| question.params_bytes());
-            return self.pass(talk, target.which, &question, params).await;
+            let answer = self.pass(talk, target.which, &question, params).await;
+            if let Answer::Result(raw) = &answer {
+                self.pipeline().metrics().read_bytes.add(raw.size_bytes());
+            }
+            return answer;
         }
         let key = match key_of(&params, question.key.as_deref()) {
             Ok(key) => key,
             Err(message) => return words::refused(INVALID_PARAMS, message, None),
         };
-        let state = params.text("requestState").map(Cow::into_owned);
+        let state = match (params.get("requestState"), params.text("requestState")) {
+            (Some(_), None) => {
+                return words::refused(INVALID_PARAMS, "`requestState` is a string", None);
+            }
+            (_, state) => state.map(Cow::into_owned),
+        };
         let arguments = question.params.and_then(arguments_of);
         let mut asked = Asked { operation, name, target, params, arguments, key, state };
-        let waiting = match self.tried(talk, &asked) {
-            Ok(waiting) => waiting,
-            Err(refusal) => return words::refusal(talk.era, &refusal),
-        };
-        if let Some(waiting) = &waiting {
-            asked.key = Some(waiting.key().to_owned());
-        }
         let relay = Relay {
             caller: talk.caller.clone(),
             surface: Surface::Mcp,
             operation,
             name: asked.name.clone(),
+            own_name: asked.own_name().to_owned(),
             upstream: self.name_of(asked.target.which).to_owned(),
             key: asked.key.clone(),
             state: asked.state.clone(),
@@ -127,14 +143,31 @@ impl Gateway {
             Ok(entered) => entered,
             Err(refusal) => return words::refusal(talk.era, &refusal),
         };
-        let ended = self.entered(talk, &question, &asked, &mut entered).await;
-        // Who is still here gets the answer, unless it was not wanted any more.
-        if let Some(waiting) = waiting.filter(|_| !matches!(ended, Err(Refusal::Cancelled))) {
-            waiting.delivered();
+        let waiting = match self.tried(talk, &asked) {
+            Ok(waiting) => waiting,
+            Err(refusal) => {
+                entered.end(Err(&refusal));
+                return words::refusal(talk.era, &refusal);
+            }
+        };
+        if let Some(waiting) = &waiting {
+            asked.key = Some(waiting.key().to_owned());
+            entered.keyed(waiting.key().to_owned());
+        }
+        let elsewhere = Elsewhere::default();
+        let ended = self.entered(talk, &question, &asked, &mut entered, &elsewhere).await;
+        // Who hands the answer over says so. That there is none is no answer: the next identical call
+        // is another try.
+        if let Some(waiting) = waiting.filter(|_| ended.is_ok()) {
+            talk.delivery.expect(waiting.answered());
         }
         match ended {
             Ok((made, minted, answer)) => {
                 entered.end(Ok((&made, minted.as_deref())));
+                if let Some(away) = elsewhere.time() {
+                    let time = begun.elapsed().saturating_sub(away);
+                    self.pipeline().metrics().overhead.observe(time);
+                }
                 answer
             }
             Err(refusal) => {
@@ -154,11 +187,16 @@ impl Gateway {
         }
         let upstream = self.name_of(asked.target.which);
         let (caller, given) = (talk.caller.principal().binding(), asked.given()?);
-        Ok(Some(self.retries().key(caller, upstream, &asked.name, &given)))
+        Ok(Some(self.retries().key(caller, upstream, asked.own_name(), &given)))
     }
 
     /// Where a call goes. What a caller may not use is refused later, like what is not there.
-    async fn target(&self, talk: &Talk, operation: Operation, name: &str) -> Option<Target> {
+    pub(crate) async fn target(
+        &self,
+        talk: &Talk,
+        operation: Operation,
+        name: &str,
+    ) -> Option<Target> {
         let straight = |which| Some(Target { which, renamed: None, tool: None });
         if operation == Operation::Read {
             let which = self.has_resource(talk, name).await?;
@@ -173,26 +211,11 @@ impl Gateway {
         {
             return straight(0);
         }
-        let catalog = self.catalog(talk).await;
-        let renamed = |own_name: &str| (own_name != name).then(|| own_name.to_owned());
-        if operation == Operation::Call {
-            match catalog.tool(name) {
-                Some(tool) => Some(Target {
-                    which: tool.which,
-                    renamed: renamed(&tool.name),
-                    tool: Some(tool.clone()),
-                }),
-                None if is_alone => straight(0),
-                None => None,
-            }
-        } else {
-            match catalog.prompt(name) {
-                Some((which, own_name)) => {
-                    Some(Target { which, renamed: renamed(own_name), tool: None })
-                }
-                None if is_alone => straight(0),
-                None => None,
-            }
+        match listed(&*self.catalog(talk).await, operation, name) {
+            Some(target) => Some(target),
+            None if is_alone => straight(0),
+            // It may be new.
+            None => listed(&*self.recent_catalog(talk).await, operation, name),
         }
     }
 
@@ -203,12 +226,13 @@ impl Gateway {
         question: &Question<'_>,
         asked: &Asked<'_>,
         entered: &mut Entered,
+        elsewhere: &Elsewhere,
     ) -> Result<(Made, Option<String>, Answer), Refusal> {
         let opened = match &asked.state {
             Some(state) => Some(entered.open(Some(&asked.fingerprint()?), state)?),
             None => None,
         };
-        let params = self.outgoing(talk, question, asked, opened.as_ref(), entered).await?;
+        let outgoing = self.outgoing(talk, question, asked, opened.as_ref(), entered).await;
         let is_single_use = self.options().is_single_use(&asked.name);
         let is_claimed = asked.key.is_some() || (is_single_use && opened.is_some());
         let tool = match &asked.target.tool {
@@ -229,6 +253,22 @@ impl Gateway {
             }),
         };
         let time_limit = self.options().time_limit(&asked.name);
+        let params = match (outgoing, &claim) {
+            (Ok(params), _) => params,
+            // Made before, it has its answer, although what it refers to is gone by now.
+            (Err(refusal @ Refusal::BadArguments(_)), Some(_)) => {
+                let told = relayed_of(words::refusal(talk.era, &refusal));
+                let work = std::future::ready(Err(Failure::NothingHappened(told)));
+                let made = entered.make(claim, time_limit, Box::pin(work)).await?;
+                if !made.is_replay {
+                    return Err(refusal);
+                }
+                let (minted, answer) =
+                    self.sealed(talk, asked, opened.as_ref(), entered, &made).await?;
+                return Ok((made, minted, answer));
+            }
+            (Err(refusal), _) => return Err(refusal),
+        };
         let ask = Ask {
             method: question.method.to_owned(),
             params: Some(params),
@@ -244,7 +284,7 @@ impl Gateway {
             holding: (asked.operation == Operation::Call).then(|| Holding {
                 budget: self
                     .options()
-                    .budget(self.client_name(talk, asked).as_deref(), &asked.name),
+                    .budget(self.client_name(talk, &asked.params).as_deref(), &asked.name),
                 held: entered.held().clone(),
                 owner: talk.caller.principal().clone(),
                 now_ms: entered.now_ms(),
@@ -253,7 +293,7 @@ impl Gateway {
             }),
             is_recorded: claim.is_some(),
             is_single_use,
-            tool: asked.name.clone(),
+            elsewhere: elsewhere.clone(),
         };
         let made = entered.make(claim, time_limit, Box::pin(work.run(ask))).await?;
         let (minted, answer) = self.sealed(talk, asked, opened.as_ref(), entered, &made).await?;
@@ -331,20 +371,43 @@ impl Gateway {
             Refusal::BadArguments(error.to_string())
         })?;
         for one in &resolved {
+            self.pipeline().metrics().referenced_bytes.add(one.bytes);
             entered.passed(serde_json::to_value(one).unwrap_or_default());
         }
         Ok((!resolved.is_empty()).then_some(arguments))
     }
 
+    /// Holds a result of a tool that is over the budget; gives the one that takes its place.
+    pub(crate) async fn held_instead(
+        &self,
+        talk: &Talk,
+        holding: &Holding,
+        raw: Raw,
+    ) -> Result<Bytes, NotHeld> {
+        let catalog = self.catalog(talk).await;
+        let cutting = Cutting {
+            reader: catalog.shown_own(self.own(), READER).to_owned(),
+            output: catalog.tool(&holding.tool).and_then(|tool| tool.output.clone()),
+        };
+        let bytes = raw.size_bytes();
+        let json = holding.hold(raw, cutting).await?;
+        let (metrics, given) = (self.pipeline().metrics(), json.len() as u64);
+        metrics.held_results.increment();
+        metrics.held_result_bytes.add(bytes);
+        metrics.given_bytes.add(given);
+        metrics.saved_tokens.add(bytes.saturating_sub(given) / Budget::BYTES_PER_TOKEN as u64);
+        Ok(json)
+    }
+
     /// The name that the client gives itself.
-    fn client_name(&self, talk: &Talk, asked: &Asked<'_>) -> Option<String> {
+    pub(crate) fn client_name(&self, talk: &Talk, params: &Object<'_>) -> Option<String> {
         if let Some(session) = &talk.session {
             return session.client().map(str::to_owned);
         }
         if self.options().client_budgets.is_empty() {
             return None;
         }
-        let meta: Value = serde_json::from_str(asked.params.get("_meta")?).ok()?;
+        let meta: Value = serde_json::from_str(params.get("_meta")?).ok()?;
         let info = meta.get("io.modelcontextprotocol/clientInfo")?;
         info.get("name").and_then(Value::as_str).map(str::to_owned)
     }
@@ -378,6 +441,8 @@ impl Gateway {
             minted = Some(state);
         } else if talk.era == Era::Modern && says(&json, b"taskId") {
             json = self.with_task(talk, asked, json).await?;
+        } else if let Some(session) = talk.session.as_ref().filter(|_| says(&json, b"taskId")) {
+            session.remember_task(&json);
         }
         if *is_replay {
             json = marked(&json).unwrap_or(json);
@@ -400,9 +465,75 @@ impl Gateway {
             return Ok(json.clone());
         };
         let upstream = self.name_of(asked.target.which).to_owned();
-        let task = HopTask { upstream, task: id.into_owned() };
+        let task = HopTask { upstream, task: id.into_owned(), tool: asked.name.clone() };
         let id = self.hop(&talk.caller).seal_task(&task).await?;
         with_text(&json, "taskId", &id).ok_or(Refusal::Broken)
+    }
+}
+
+/// Where something goes that is listed.
+fn listed(catalog: &Catalog, operation: Operation, name: &str) -> Option<Target> {
+    let renamed = |own_name: &str| (own_name != name).then(|| own_name.to_owned());
+    if operation == Operation::Call {
+        let tool = catalog.tool(name)?;
+        let renamed = renamed(&tool.name);
+        return Some(Target { which: tool.which, renamed, tool: Some(tool.clone()) });
+    }
+    let (which, own_name) = catalog.prompt(name)?;
+    Some(Target { which, renamed: renamed(own_name), tool: None })
+}
+
+/// How long a call was at its upstream, in nanoseconds, from when it has been there.
+#[derive(Clone, Default)]
+struct Elsewhere(Arc<AtomicU64>);
+
+impl Elsewhere {
+    fn was(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.store(nanos.max(1), Ordering::Relaxed);
+    }
+
+    /// Nothing, if this call was not made there: another one was waited for.
+    fn time(&self) -> Option<Duration> {
+        let nanos = self.0.load(Ordering::Relaxed);
+        (nanos > 0).then(|| Duration::from_nanos(nanos))
+    }
+}
+
+/// A call at an upstream, which is counted however it ends.
+struct AtUpstream {
+    metrics: Option<Arc<UpstreamMetrics>>,
+    since: Instant,
+}
+
+impl AtUpstream {
+    /// How long it took.
+    fn ended(mut self, outcome: UpstreamOutcome) -> Duration {
+        let time = self.since.elapsed();
+        if let Some(metrics) = self.metrics.take() {
+            metrics.called(outcome, time);
+        }
+        time
+    }
+}
+
+/// Nobody waits for it any more.
+impl Drop for AtUpstream {
+    fn drop(&mut self) {
+        if let Some(metrics) = self.metrics.take() {
+            metrics.called(UpstreamOutcome::Cancelled, self.since.elapsed());
+        }
+    }
+}
+
+const fn outcome_of(answered: &Result<Answer, LineError>) -> UpstreamOutcome {
+    match answered {
+        Ok(Answer::Result(_)) => UpstreamOutcome::Answered,
+        Ok(Answer::Error(_)) => UpstreamOutcome::Error,
+        Err(LineError::TooLarge) => UpstreamOutcome::TooLarge,
+        Err(error) if error.nothing_happened() => UpstreamOutcome::NotAsked,
+        Err(LineError::TimedOut) => UpstreamOutcome::TimedOut,
+        Err(_) => UpstreamOutcome::Lost,
     }
 }
 
@@ -414,12 +545,16 @@ struct Work {
     holding: Option<Holding>,
     is_recorded: bool,
     is_single_use: bool,
-    tool: String,
+    elsewhere: Elsewhere,
 }
 
 impl Work {
     async fn run(self, ask: Ask) -> Result<Relayed, Failure> {
-        match self.gateway.asked(&self.talk, self.which, ask).await {
+        let metrics = self.gateway.metrics_of(self.which).cloned();
+        let there = AtUpstream { metrics, since: Instant::now() };
+        let answered = self.gateway.asked(&self.talk, self.which, ask).await;
+        self.elsewhere.was(there.ended(outcome_of(&answered)));
+        match answered {
             Ok(Answer::Result(raw)) => self.taken(raw).await,
             Ok(Answer::Error(json)) => Ok(Relayed { json, is_error: true, round: None }),
             Err(LineError::TooLarge) => Err(Failure::TooLarge),
@@ -436,13 +571,7 @@ impl Work {
     async fn taken(self, raw: Raw) -> Result<Relayed, Failure> {
         let json = match &self.holding {
             Some(holding) if holding.is_over(&raw) => {
-                let catalog = self.gateway.catalog(&self.talk).await;
-                let own = self.gateway.own();
-                let cutting = Cutting {
-                    reader: catalog.shown_own(own, READER).to_owned(),
-                    output: catalog.tool(&self.tool).and_then(|tool| tool.output.clone()),
-                };
-                match holding.hold(raw, cutting).await {
+                match self.gateway.held_instead(&self.talk, holding, raw).await {
                     Ok(json) => json,
                     Err(NotHeld::Failed(failure)) => return Err(failure),
                     Err(NotHeld::Refused(why)) => {
@@ -451,7 +580,14 @@ impl Work {
                     }
                 }
             }
-            _ => raw.in_memory().cloned().ok_or(Failure::TooLarge)?,
+            _ if raw.size_bytes() > PASSED_BYTES_MAX => return Err(Failure::TooLarge),
+            _ => match raw {
+                Raw::Memory(json) => json,
+                file => {
+                    let read = tokio::task::spawn_blocking(move || file.whole()).await;
+                    read.ok().flatten().ok_or(Failure::Lost)?
+                }
+            },
         };
         let asks = says(&json, b"requestState") || says(&json, b"input_required");
         let round = asks.then(|| self.round(&json)).flatten();
@@ -496,16 +632,35 @@ fn relayed_of(answer: Answer) -> Relayed {
 }
 
 /// Whether a text may have this word in it as a name or a value: exactly, or written with escapes.
-fn says(json: &[u8], word: &[u8]) -> bool {
+pub(crate) fn says(json: &[u8], word: &[u8]) -> bool {
     memmem::find(json, word).is_some() || memmem::find(json, br"\u").is_some()
 }
 
-/// The parameters with the name that the upstream knows, if that is another one.
-fn renamed(params: &Object<'_>, target: &Target) -> Option<Bytes> {
-    let name = target.renamed.as_deref()?;
+/// The parameters of a call of our own tools, if they are others than the client's: with the name that we
+/// know, and with the budget of the client, who may want less.
+fn for_own(params: &Object<'_>, target: &Target, budget: Budget) -> Option<Bytes> {
     let mut params = params.clone();
-    params.set("name", Value::from(name).to_string());
+    let renamed = target.renamed.as_deref();
+    if let Some(name) = renamed {
+        params.set("name", Value::from(name).to_string());
+    }
+    let meta = (budget != Budget::unlimited()).then(|| with_budget(params.get("_meta"), budget));
+    let meta = meta.flatten();
+    if renamed.is_none() && meta.is_none() {
+        return None;
+    }
+    meta.into_iter().for_each(|meta| params.set("_meta", meta));
     Some(params.to_json().into())
+}
+
+/// The `_meta` of a request with a budget. One that is no object is left as it is, and refused later.
+fn with_budget(meta: Option<&str>, budget: Budget) -> Option<String> {
+    let raw: &RawValue = serde_json::from_str(meta.unwrap_or("{}")).ok()?;
+    let mut meta = Object::read(raw).ok()?;
+    let wanted = meta.get(BUDGET_META).and_then(|wanted| wanted.parse::<usize>().ok());
+    let bytes = wanted.unwrap_or(usize::MAX).min(budget.as_bytes());
+    meta.set(BUDGET_META, bytes.to_string());
+    Some(meta.to_json())
 }
 
 /// The arguments, in the message.

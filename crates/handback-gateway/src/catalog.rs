@@ -3,17 +3,21 @@
 //! A name stays as it is, unless two upstreams have it: then each of them goes by the name of its
 //! upstream, two underscores, and its own. Of our own tools and those of an upstream, ours give way.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use handback_mcp::wire::Object;
-use handback_tool::ToolClass;
+use handback_tool::{Kind, ToolClass};
 use jsonschema::Validator;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, TOGETHER_TIME};
 use crate::lists::List;
 use crate::talk::Talk;
 
@@ -26,28 +30,104 @@ const SEPARATOR: &str = "__";
 /// The name that our own tools collide under.
 pub(crate) const OWN: &str = "handback";
 
+/// How long what upstreams have is taken to be as it was. After that it is looked at anew, beside the
+/// question that finds it old.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// The same where an upstream could not be asked, and before a name is said to be unknown.
+const FRESH_IF_IN_DOUBT: Duration = Duration::from_secs(5);
+
+/// The time between two looks at least, whatever upstreams say of changes.
+const LOOKED_AT_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long the only upstream may take to say what it has.
+const ALONE_TIME: Duration = Duration::from_secs(60);
+
 /// What upstreams have, as far as it was looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Catalogs(RwLock<Option<Arc<Catalog>>>);
+pub(crate) struct Catalogs {
+    known: RwLock<Option<Known>>,
+    /// One looks; the others wait for what it finds.
+    looking: Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    catalog: Arc<Catalog>,
+    since: Instant,
+    /// Something is known to have changed since.
+    is_outdated: bool,
+}
+
+impl Known {
+    fn is_older_than(&self, age: Duration) -> bool {
+        let age = if self.is_outdated { age.min(LOOKED_AT_PAUSE) } else { age };
+        self.since.elapsed() >= age
+    }
+}
 
 impl Catalogs {
     /// It is looked at anew when it is wanted the next time.
     pub(crate) fn forget(&self) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).take();
-    }
-
-    fn known(&self) -> Option<Arc<Catalog>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// What there is for this client.
-    pub(crate) async fn current(&self, gateway: &Gateway, talk: &Talk) -> Arc<Catalog> {
-        if let Some(known) = self.known() {
-            return known;
+        if let Some(known) = &mut *self.known.write().unwrap_or_else(PoisonError::into_inner) {
+            known.is_outdated = true;
         }
-        let loaded = Arc::new(Catalog::load(gateway, talk).await);
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&loaded));
-        loaded
+    }
+
+    fn known(&self) -> Option<Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What there is for this client. What is known is given at once: no client waits for an upstream
+    /// that is slow to tell.
+    pub(crate) async fn current(&self, gateway: &Gateway, talk: &Talk) -> Arc<Catalog> {
+        match self.known() {
+            Some(known) => {
+                let age = if known.catalog.is_whole() { FRESH } else { FRESH_IF_IN_DOUBT };
+                if known.is_older_than(age) && self.looking.try_lock().is_ok() {
+                    let (gateway, talk) = (gateway.clone(), talk.without_client());
+                    tokio::spawn(async move { gateway.look_again(&talk, age).await });
+                }
+                known.catalog
+            }
+            None => self.looked_at(gateway, talk, FRESH).await,
+        }
+    }
+
+    /// The same for lists, which show what there is after something is said to have changed.
+    pub(crate) async fn unless_outdated(&self, gateway: &Gateway, talk: &Talk) -> Arc<Catalog> {
+        self.looked_at(gateway, talk, FRESH).await
+    }
+
+    /// What there is for this client, looked at within the last seconds: before something is said to
+    /// be unknown.
+    pub(crate) async fn recent(&self, gateway: &Gateway, talk: &Talk) -> Arc<Catalog> {
+        self.looked_at(gateway, talk, FRESH_IF_IN_DOUBT).await
+    }
+
+    /// Looks at it, unless somebody did within this time.
+    pub(crate) async fn looked_at(
+        &self,
+        gateway: &Gateway,
+        talk: &Talk,
+        age: Duration,
+    ) -> Arc<Catalog> {
+        let _looking = self.looking.lock().await;
+        let before = self.known();
+        if let Some(known) = before.as_ref().filter(|known| !known.is_older_than(age)) {
+            return Arc::clone(&known.catalog);
+        }
+        let since = Instant::now();
+        // What changes while it is looked at is looked at again.
+        if let Some(known) = &mut *self.known.write().unwrap_or_else(PoisonError::into_inner) {
+            known.is_outdated = false;
+        }
+        let before = before.map(|known| known.catalog);
+        let catalog = Arc::new(Catalog::load(gateway, talk, before.as_deref()).await);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let is_outdated = known.as_ref().is_some_and(|known| known.is_outdated);
+        *known = Some(Known { catalog: Arc::clone(&catalog), since, is_outdated });
+        catalog
     }
 }
 
@@ -60,6 +140,19 @@ pub(crate) struct Catalog {
     templates: Vec<(String, usize)>,
     /// Names that are not shown as they are: by list, upstream and own name.
     renamed: HashMap<(List, usize, String), String>,
+    /// What is not shown at all.
+    hidden: HashSet<(List, usize, String)>,
+    /// What each upstream listed, without our own.
+    parts: Vec<Part>,
+}
+
+/// What one upstream listed.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    /// By list, in the order of [`List::ALL`].
+    items: [Arc<Vec<Bytes>>; List::ALL.len()],
+    /// Whether it said so just now; else it is what it said before, if it said anything.
+    is_current: bool,
 }
 
 /// A tool of an upstream.
@@ -78,32 +171,89 @@ pub(crate) struct Tool {
 }
 
 impl Catalog {
-    async fn load(gateway: &Gateway, talk: &Talk) -> Self {
-        let mut catalog = Self::default();
-        let own = gateway.own();
-        let mut tools = Vec::new();
-        let mut prompts = Vec::new();
-        for which in 0..=own {
-            tools.push(gateway.items(talk, which, List::Tools).await);
-            prompts.push(gateway.items(talk, which, List::Prompts).await);
-            for item in gateway.items(talk, which, List::Resources).await {
-                if let Some(uri) = member(&item, "uri") {
-                    catalog.resources.entry(uri).or_insert(which);
+    /// Asks all upstreams at once. Of one that does not answer, what was known `before` stays.
+    async fn load(gateway: &Gateway, talk: &Talk, before: Option<&Self>) -> Self {
+        let parts = (0..gateway.own()).map(async |which| {
+            let listed = join_all(List::ALL.map(|list| gateway.items(talk, which, list)));
+            let limit = if gateway.own() == 1 { ALONE_TIME } else { TOGETHER_TIME };
+            let listed = tokio::time::timeout(limit, listed).await.unwrap_or_default();
+            let listed: Option<Vec<Vec<Bytes>>> = listed.into_iter().collect();
+            match listed.and_then(|listed| <[_; List::ALL.len()]>::try_from(listed).ok()) {
+                Some(items) => Part { items: items.map(Arc::new), is_current: true },
+                None => {
+                    let known = before.and_then(|before| before.parts.get(which)).cloned();
+                    tracing::warn!(
+                        upstream = gateway.name_of(which),
+                        is_known = known.is_some(),
+                        "it does not say what it has"
+                    );
+                    Part { is_current: false, ..known.unwrap_or_default() }
                 }
             }
-            for item in gateway.items(talk, which, List::Templates).await {
-                if let Some(template) = member(&item, "uriTemplate") {
-                    catalog.templates.push((template, which));
-                }
-            }
-        }
-        for (which, name, shown, item) in catalog.name(gateway, List::Tools, tools) {
-            catalog.tools.insert(shown, Tool::read(which, name, &item));
-        }
-        for (which, name, shown, _) in catalog.name(gateway, List::Prompts, prompts) {
-            catalog.prompts.insert(shown, (which, name));
-        }
+        });
+        let parts = join_all(parts).await;
+        let mut catalog = Self { parts, ..Self::default() };
+        catalog.resolve(gateway);
         catalog
+    }
+
+    /// Whether every upstream said what it has.
+    fn is_whole(&self) -> bool {
+        self.parts.iter().all(|part| part.is_current)
+    }
+
+    /// What an upstream listed when it was asked last.
+    pub(crate) fn listed(&self, which: usize, list: List) -> &[Bytes] {
+        let at = List::ALL.iter().position(|known| *known == list);
+        let part = self.parts.get(which).zip(at);
+        part.and_then(|(part, at)| part.items.get(at)).map_or(&[], |items| items.as_slice())
+    }
+
+    fn resolve(&mut self, gateway: &Gateway) {
+        let upstreams = 0..gateway.own();
+        let listed = |list| upstreams.clone().map(move |which| (which, list));
+        let (mut resources, mut templates) = (HashMap::new(), Vec::new());
+        for (which, list) in listed(List::Resources) {
+            for uri in self.listed(which, list).iter().filter_map(|item| member(item, "uri")) {
+                resources.entry(uri).or_insert(which);
+            }
+        }
+        for (which, list) in listed(List::Templates) {
+            let names = self.listed(which, list).iter();
+            templates.extend(
+                names.filter_map(|item| member(item, "uriTemplate")).map(|name| (name, which)),
+            );
+        }
+        let named = |list| {
+            let mut named = Vec::new();
+            for (which, list) in listed(list) {
+                for item in self.listed(which, list) {
+                    named.extend(member(item, "name").map(|name| (which, name, item.clone())));
+                }
+            }
+            named
+        };
+        let (mut tools, mut prompts) = (named(List::Tools), named(List::Prompts));
+        // Of our own there is the same for everybody here; who may use what is decided later.
+        let own = gateway.own();
+        for definition in gateway.pipeline().registry().all() {
+            let name = definition.name().to_owned();
+            match definition.kind() {
+                Kind::Tool => tools.push((own, name, Bytes::new())),
+                Kind::Prompt => prompts.push((own, name, Bytes::new())),
+                Kind::Resource { .. } => drop(resources.entry(name).or_insert(own)),
+                Kind::Template { .. } => templates.push((name, own)),
+                _ => {}
+            }
+        }
+        self.resources = resources;
+        self.templates = templates;
+        for (which, name, shown, item) in self.name(gateway, List::Tools, tools) {
+            self.tools.insert(shown, Tool::read(which, name, &item));
+        }
+        for (which, name, shown, _) in self.name(gateway, List::Prompts, prompts) {
+            self.prompts.insert(shown, (which, name));
+        }
     }
 
     /// Gives everything the name that it is shown under.
@@ -111,34 +261,55 @@ impl Catalog {
         &mut self,
         gateway: &Gateway,
         list: List,
-        items: Vec<Vec<Bytes>>,
+        named: Vec<(usize, String, Bytes)>,
     ) -> Vec<(usize, String, String, Bytes)> {
         let own = gateway.own();
         let mut owners: HashMap<String, BTreeSet<usize>> = HashMap::new();
-        let mut named = Vec::new();
-        for (which, items) in items.into_iter().enumerate() {
-            for item in items {
-                let Some(name) = member(&item, "name") else { continue };
-                owners.entry(name.clone()).or_default().insert(which);
-                named.push((which, name, item));
-            }
+        for (which, name, _) in &named {
+            owners.entry(name.clone()).or_default().insert(*which);
         }
-        let mut out = Vec::new();
-        for (which, name, item) in named {
-            let all = owners.get(&name);
+        let collides = |which: usize, name: &str| {
+            let all = owners.get(name);
             let has_own = all.is_some_and(|all| all.contains(&own));
             let others = all.map_or(0, BTreeSet::len) - usize::from(has_own);
-            let collides = if which == own { others > 0 } else { others > 1 };
-            let shown = match collides {
-                true => format!("{}{SEPARATOR}{name}", gateway.name_of(which)),
+            if which == own { others > 0 } else { others > 1 }
+        };
+        let prefixed =
+            |which: usize, name: &str| format!("{}{SEPARATOR}{name}", gateway.name_of(which));
+        let given: HashSet<String> = named
+            .iter()
+            .filter(|(which, name, _)| collides(*which, name))
+            .map(|(which, name, _)| prefixed(*which, name))
+            .collect();
+        let mut holders: HashMap<String, usize> = HashMap::new();
+        let mut out = Vec::new();
+        for (which, name, item) in named {
+            // What is called like something that goes by its server gives way as well.
+            let shown = match collides(which, &name) || given.contains(&name) {
+                true => prefixed(which, &name),
                 false => name.clone(),
             };
+            if *holders.entry(shown.clone()).or_insert(which) != which {
+                let upstream = gateway.name_of(which);
+                tracing::warn!(
+                    upstream,
+                    name = shown,
+                    "another server has this name: it is left out"
+                );
+                self.hidden.insert((list, which, name));
+                continue;
+            }
             if shown != name {
                 self.renamed.insert((list, which, name.clone()), shown.clone());
             }
             out.push((which, name, shown, item));
         }
         out
+    }
+
+    /// Whether something is not shown at all: its name would be another one's.
+    pub(crate) fn is_hidden(&self, list: List, which: usize, name: &str) -> bool {
+        self.hidden.contains(&(list, which, name.to_owned()))
     }
 
     /// The tool that is shown under this name.

@@ -1,6 +1,5 @@
 //! From the questions of clients to the answers of upstreams.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,38 +9,51 @@ use futures_util::future::join_all;
 use handback_identity::{Caller, Scopes};
 use handback_mcp::Era;
 use handback_mcp::server::McpServer;
+use handback_mcp::server::tasks::Tasks;
 use handback_mcp::wire::Object;
 use handback_token::Operation;
-use handback_tool::{Definition, Kind, Pipeline};
+use handback_tool::metrics::UpstreamMetrics;
+use handback_tool::{Pipeline, QuestionKind, Refusal, Surface};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::sync::{OnceCell, mpsc};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Semaphore, broadcast, mpsc};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::bridge::{self, Parking};
 use crate::catalog::{Catalog, Catalogs, OWN};
+use crate::eras::{Found, Speaks};
+use crate::kept::Kept;
+use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
 use crate::options::Options;
 use crate::retry::Retries;
+use crate::session::{Beside, Session};
 use crate::slot::{Slot, Source};
+use crate::slow::TASKS;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
-use crate::upstream::{Answer, Ask, Heard, Line, LineError, Opening, Spec};
-use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
+use crate::tasks::TASK_METHODS;
+use crate::upstream::{Answer, Ask, Heard, Line, LineError, Opening, Raw, Spec};
+use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 
-/// Callers whose line to our own tools is kept open.
-const OWN_LINES_MAX: usize = 256;
+/// Lines of single callers that are kept open, to our own tools and to older upstreams. The one that was
+/// not used for longest makes room: what is under way on it goes on, and it comes back when it is wanted.
+const LINES_MAX: usize = 256;
 
-/// How long a client may listen to changes: it is for as long as it wants, and it comes back.
-const LISTENING_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// Questions that wait for a line to one upstream at most, whoever asks.
+const OPENING_MAX: usize = 1_024;
 
-/// What a server says first to who listens.
-const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+/// How long a client may take nothing of what comes before its answer. After that, the rest of it is not
+/// for it: the answer is.
+const DEAF_AFTER: Duration = Duration::from_secs(5);
 
 /// The revision that questions of the gateway itself are asked in.
 pub(crate) const REVISION: &str = "2026-07-28";
 
 /// How long a server may take to say what it is.
 const DISCOVERY_TIME: Duration = Duration::from_secs(10);
+
+/// How long one of several upstreams may take where all are asked: after that, it is left out.
+pub(crate) const TOGETHER_TIME: Duration = Duration::from_secs(10);
 
 /// Upstreams of one gateway at most: a place in a list has a byte for them.
 pub const UPSTREAMS_MAX: usize = 64;
@@ -52,21 +64,37 @@ pub struct Gateway(Arc<Inner>);
 
 struct Inner {
     upstreams: Vec<Arc<Spec>>,
+    /// What is counted of each.
+    metrics: Vec<Arc<UpstreamMetrics>>,
     /// Lines of the newer era, which all callers share.
     modern: Vec<Slot>,
     /// Which era each upstream speaks, once that is known: the newer, if it speaks both.
-    eras: Vec<OnceCell<Era>>,
+    eras: Vec<Found>,
+    /// Lines of the older era that all callers share, where that is configured.
+    shared: Vec<Option<Arc<Slot>>>,
     /// Lines of the older era for newer clients, by caller and upstream.
-    bridges: Mutex<HashMap<(String, usize), Arc<Slot>>>,
+    bridges: Mutex<Kept<(String, usize), Bridge>>,
+    /// Places for those who wait for a line, by upstream.
+    opening: Vec<Arc<Semaphore>>,
     parking: Parking,
     retries: Retries,
     /// Our own tools.
     own: McpServer,
     /// Lines to them, by caller, with what the caller was granted: the line has it.
-    own_lines: Mutex<HashMap<String, (Scopes, Arc<Slot>)>>,
+    own_lines: Mutex<Kept<String, (Scopes, Arc<Slot>)>>,
     pipeline: Arc<Pipeline>,
     options: Options,
     catalogs: Catalogs,
+}
+
+/// A line of the older era for a newer client, and what is said on it.
+#[derive(Clone)]
+struct Bridge {
+    slot: Arc<Slot>,
+    told: Told,
+    /// Cancelled when it is not kept any more.
+    gone: CancellationToken,
+    _kept: Arc<DropGuard>,
 }
 
 impl fmt::Debug for Gateway {
@@ -85,26 +113,50 @@ impl Gateway {
         options: Options,
     ) -> Self {
         let upstreams: Vec<_> = upstreams.into_iter().take(UPSTREAMS_MAX).map(Arc::new).collect();
-        let modern = upstreams.iter().map(|spec| {
+        let metrics: Vec<_> =
+            upstreams.iter().map(|spec| pipeline.metrics().upstream(&spec.name)).collect();
+        let modern = upstreams.iter().zip(&metrics).map(|(spec, metrics)| {
             // Nothing of the newer era belongs to no question.
             let (sender, _) = mpsc::channel(1);
-            Slot::new(Source::Upstream(Arc::clone(spec)), Opening::Modern, sender)
+            let source = Source::Upstream(Arc::clone(spec), Arc::clone(metrics));
+            Slot::new(source, Opening::Modern, sender)
         });
         let modern = modern.collect();
-        let eras = upstreams.iter().map(|_| OnceCell::new()).collect();
+        let shared = upstreams.iter().zip(&metrics).map(|(spec, metrics)| {
+            spec.is_shared.then(|| {
+                // What belongs to no question is heard by nobody.
+                let (sender, _) = mpsc::channel(1);
+                let source = Source::Upstream(Arc::clone(spec), Arc::clone(metrics));
+                let opening = Opening::Legacy { initialize: bridge::shared_greeting() };
+                Arc::new(Slot::new(source, opening, sender))
+            })
+        });
+        let shared = shared.collect();
+        let eras = upstreams.iter().map(|_| Found::default()).collect();
+        let places = || Arc::new(Semaphore::new(OPENING_MAX));
+        let opening = (0..=upstreams.len()).map(|_| places()).collect();
         Self(Arc::new(Inner {
             upstreams,
+            metrics,
             modern,
+            shared,
             eras,
-            bridges: Mutex::default(),
+            bridges: Mutex::new(Kept::new(LINES_MAX)),
+            opening,
             parking: Parking::default(),
             retries: Retries::default(),
             own,
-            own_lines: Mutex::default(),
+            own_lines: Mutex::new(Kept::new(LINES_MAX)),
             pipeline,
             options,
             catalogs: Catalogs::default(),
         }))
+    }
+
+    /// Whether everything is passed on as it is.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.0.options.is_direct
     }
 
     pub(crate) fn pipeline(&self) -> &Arc<Pipeline> {
@@ -137,22 +189,84 @@ impl Gateway {
 
     /// What a session has lines to.
     pub(crate) fn sources(&self, caller: &Caller) -> Vec<Source> {
-        let upstreams = self.0.upstreams.iter().map(|spec| Source::Upstream(Arc::clone(spec)));
-        upstreams.chain([self.own_source(caller)]).collect()
+        let upstreams = (0..self.own()).filter_map(|which| self.source(which));
+        let own = (!self.0.options.is_direct).then(|| self.own_source(caller));
+        upstreams.chain(own).collect()
+    }
+
+    /// Whether an upstream is a program that is started here.
+    pub(crate) fn is_program(&self, which: usize) -> bool {
+        self.0.upstreams.get(which).is_some_and(|spec| spec.is_program())
+    }
+
+    /// The line that all callers share, if they do.
+    pub(crate) fn shared(&self, which: usize) -> Option<&Arc<Slot>> {
+        self.0.shared.get(which)?.as_ref()
+    }
+
+    fn source(&self, which: usize) -> Option<Source> {
+        let (spec, metrics) = (self.0.upstreams.get(which)?, self.0.metrics.get(which)?);
+        Some(Source::Upstream(Arc::clone(spec), Arc::clone(metrics)))
+    }
+
+    /// What is counted of an upstream; nothing of our own tools, which the pipeline counts.
+    pub(crate) fn metrics_of(&self, which: usize) -> Option<&Arc<UpstreamMetrics>> {
+        self.0.metrics.get(which)
     }
 
     fn own_source(&self, caller: &Caller) -> Source {
         Source::Own(self.0.own.for_session(), caller.clone())
     }
 
-    /// The line to an upstream for this client.
+    /// The line to an upstream for this client. One that is not there yet comes about in a task of
+    /// its own: who stops waiting for it does not undo it.
     pub(crate) async fn line(&self, talk: &Talk, which: usize) -> Result<Line, LineError> {
         if let Some(session) = &talk.session {
             return session.line(which).await;
         }
+        let is_modern = |found: &Found| found.known().is_some_and(|it| it.era == Era::Modern);
+        if self.0.eras.get(which).is_some_and(is_modern)
+            && let Some(line) = self.0.modern.get(which).and_then(Slot::open_line)
+        {
+            return Ok(line);
+        }
+        if let Some(line) = self.open_line(talk, which) {
+            return Ok(line);
+        }
+        let places = self.0.opening.get(which).ok_or(LineError::Era)?;
+        let Ok(place) = Arc::clone(places).try_acquire_owned() else {
+            return Err(LineError::Busy);
+        };
+        let (gateway, talk) = (self.clone(), talk.without_client());
+        let found = tokio::spawn(async move {
+            let found = gateway.find_line(&talk, which).await;
+            drop(place);
+            found
+        });
+        found.await.unwrap_or(Err(LineError::Lost))
+    }
+
+    /// The line of this caller alone, if it is there.
+    fn open_line(&self, talk: &Talk, which: usize) -> Option<Line> {
+        let binding = talk.caller.principal().binding();
+        if which == self.own() {
+            let mut lines = self.0.own_lines.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = lines.get(&binding).filter(|(scopes, _)| scopes == talk.caller.scopes());
+            return known.and_then(|(_, slot)| slot.open_line());
+        }
+        let is_older = |found: &Found| found.known() == Some(Speaks::OLDER);
+        self.0.eras.get(which).filter(|found| is_older(found))?;
+        if let Some(shared) = self.shared(which) {
+            return shared.open_line();
+        }
+        let mut bridges = self.0.bridges.lock().unwrap_or_else(PoisonError::into_inner);
+        bridges.get(&(binding, which)).and_then(|bridge| bridge.slot.open_line())
+    }
+
+    async fn find_line(&self, talk: &Talk, which: usize) -> Result<Line, LineError> {
         let binding = || talk.caller.principal().binding();
         if self.0.modern.get(which).is_some() {
-            return match self.era_of(which).await? {
+            return match self.speaks(which).await?.era {
                 Era::Modern => self.modern_line(which).await,
                 _ => self.bridge(binding(), which).await,
             };
@@ -160,19 +274,14 @@ impl Gateway {
         let binding = binding();
         let slot = {
             let mut lines = self.0.own_lines.lock().unwrap_or_else(PoisonError::into_inner);
-            if lines.len() >= OWN_LINES_MAX && !lines.contains_key(&binding) {
-                // They come back when they are wanted.
-                lines.clear();
-            }
             let granted = talk.caller.scopes();
-            let known = lines.get(&binding).filter(|(scopes, _)| scopes == granted);
-            match known {
-                Some((_, slot)) => Arc::clone(slot),
+            match lines.get(&binding).filter(|(scopes, _)| scopes == granted) {
+                Some((_, slot)) => slot,
                 None => {
                     let (sender, _) = mpsc::channel(1);
                     let source = self.own_source(&talk.caller);
                     let slot = Arc::new(Slot::new(source, Opening::Modern, sender));
-                    lines.insert(binding, (granted.clone(), Arc::clone(&slot)));
+                    lines.put(binding, (granted.clone(), Arc::clone(&slot)));
                     slot
                 }
             }
@@ -188,66 +297,110 @@ impl Gateway {
         }
     }
 
-    /// The era that an upstream speaks: the newer, if it speaks both. It is asked once.
-    async fn era_of(&self, which: usize) -> Result<Era, LineError> {
-        let Some(era) = self.0.eras.get(which) else { return Ok(Era::Modern) };
-        let found = era.get_or_try_init(async || {
-            let line = self.modern_line(which).await?;
-            let ask = Ask {
-                method: "server/discover".to_owned(),
-                params: Some(own_params(Era::Modern, None)),
-                headers: Vec::new(),
-                heard: None,
-                time_limit: Some(DISCOVERY_TIME),
-                subscription: None,
-            };
-            match line.ask(ask).await {
-                Ok(Answer::Result(_)) => Ok(Era::Modern),
-                Err(error @ (LineError::Unreachable(_) | LineError::Busy)) => Err(error),
-                // It did not understand the question.
-                Ok(Answer::Error(_)) | Err(_) => {
-                    if let Some(slot) = self.0.modern.get(which) {
-                        slot.drop_line();
-                    }
-                    Ok(Era::Legacy)
-                }
-            }
-        });
-        found.await.copied()
+    /// Whether an upstream makes tasks itself. One that cannot be asked makes none now.
+    pub(crate) async fn has_tasks(&self, which: usize) -> bool {
+        self.speaks(which).await.is_ok_and(|speaks| speaks.has_tasks)
+    }
+
+    /// What an upstream speaks. It is asked once, unless the answer is not certain.
+    async fn speaks(&self, which: usize) -> Result<Speaks, LineError> {
+        let Some(found) = self.0.eras.get(which) else {
+            return Ok(Speaks { era: Era::Modern, has_tasks: true });
+        };
+        if let Some(known) = found.known() {
+            return Ok(known);
+        }
+        let _asking = found.asking().await;
+        if let Some(known) = found.known() {
+            return Ok(known);
+        }
+        if found.was_unclear() {
+            return Ok(Speaks::OLDER);
+        }
+        let answer = self.modern_line(which).await?.ask(discovery()).await;
+        if let Ok(Answer::Result(raw)) = &answer {
+            let speaks = Speaks { era: Era::Modern, has_tasks: says_tasks(raw) };
+            found.learn(speaks);
+            return Ok(speaks);
+        }
+        if let Err(error @ (LineError::Unreachable(_) | LineError::Busy)) = answer {
+            return Err(error);
+        }
+        // It did not understand the question.
+        if let Some(slot) = self.0.modern.get(which) {
+            slot.drop_line();
+        }
+        // One that was slow or broke down, or something between that did, may speak either: the
+        // handshake will tell.
+        let is_unclear = matches!(
+            answer,
+            Err(LineError::Lost | LineError::TimedOut | LineError::Refused(500..))
+        );
+        if !is_unclear {
+            found.learn(Speaks::OLDER);
+        } else if matches!(answer, Err(LineError::TimedOut)) {
+            // Others who wait do not wait as long as this one once more.
+            found.is_unclear();
+        }
+        Ok(Speaks::OLDER)
     }
 
     /// The line of the older era to an upstream, for a caller of the newer one.
     async fn bridge(&self, binding: String, which: usize) -> Result<Line, LineError> {
-        let Some(spec) = self.0.upstreams.get(which) else { return Err(LineError::Era) };
+        if let Some(shared) = self.shared(which) {
+            return shared.line().await;
+        }
+        let Some(source) = self.source(which) else { return Err(LineError::Era) };
         let slot = {
             let mut bridges = self.0.bridges.lock().unwrap_or_else(PoisonError::into_inner);
             let key = (binding, which);
-            if bridges.len() >= OWN_LINES_MAX && !bridges.contains_key(&key) {
-                // They come back when they are wanted.
-                bridges.clear();
-            }
-            let new = || {
-                let (sender, _) = mpsc::channel(1);
-                let opening = Opening::Legacy { initialize: bridge::greeting() };
-                Arc::new(Slot::new(Source::Upstream(Arc::clone(spec)), opening, sender))
-            };
-            Arc::clone(bridges.entry(key).or_insert_with(new))
+            let known = bridges.get(&key).map(|bridge| bridge.slot);
+            known.unwrap_or_else(|| {
+                let (sender, heard) = mpsc::channel(WAITING_MAX);
+                let opening = Opening::Bridged { initialize: bridge::greeting() };
+                let slot = Arc::new(Slot::new(source, opening, sender));
+                let (told, _) = broadcast::channel(WAITING_MAX);
+                let gateway = Arc::downgrade(&self.0);
+                let changed = move || {
+                    if let Some(gateway) = gateway.upgrade() {
+                        gateway.catalogs.forget();
+                    }
+                };
+                tokio::spawn(listening::pass_on(heard, told.clone(), changed));
+                let gone = CancellationToken::new();
+                let kept = Arc::new(gone.clone().drop_guard());
+                bridges.put(key, Bridge { slot: Arc::clone(&slot), told, gone, _kept: kept });
+                slot
+            })
         };
-        slot.line().await
+        let line = slot.line().await;
+        if let Some(found) = self.0.eras.get(which) {
+            match &line {
+                Ok(_) if found.known().is_none() => found.learn(Speaks::OLDER),
+                // It is another server than it was.
+                Err(LineError::Era) => found.forget(),
+                _ => {}
+            }
+        }
+        line
+    }
+
+    /// What an older upstream says to this caller without being asked, and until when it is heard;
+    /// nothing, where it is shared.
+    pub(crate) fn told_by_older(
+        &self,
+        talk: &Talk,
+        which: usize,
+    ) -> Option<(Told, CancellationToken)> {
+        let key = (talk.caller.principal().binding(), which);
+        let mut bridges = self.0.bridges.lock().unwrap_or_else(PoisonError::into_inner);
+        bridges.get(&key).map(|bridge| (bridge.told, bridge.gone))
     }
 
     /// What an older client is greeted with by an upstream that speaks the newer era only.
     pub(crate) async fn welcome_by_newer(&self, which: usize, initialize: &[u8]) -> Option<Bytes> {
         let line = self.modern_line(which).await.ok()?;
-        let ask = Ask {
-            method: "server/discover".to_owned(),
-            params: Some(own_params(Era::Modern, None)),
-            headers: Vec::new(),
-            heard: None,
-            time_limit: Some(DISCOVERY_TIME),
-            subscription: None,
-        };
-        let Ok(Answer::Result(raw)) = line.ask(ask).await else { return None };
+        let Ok(Answer::Result(raw)) = line.ask(discovery()).await else { return None };
         bridge::welcomed(raw.in_memory()?, initialize)
     }
 
@@ -261,14 +414,32 @@ impl Gateway {
     ) -> Result<Answer, LineError> {
         // Until there is a line, nothing is asked.
         let unreached = |error: LineError| LineError::Unreachable(error.to_string());
-        let line = self.line(talk, which).await.map_err(unreached)?;
-        match self.asked_on(talk.clone(), line.clone(), ask.clone()).await {
+        // The other half of the time is to ask.
+        let limit = ask.time_limit.map_or(Duration::MAX, |limit| limit / 2);
+        let line = tokio::time::timeout(limit, self.line(talk, which)).await;
+        let line = line.unwrap_or(Err(LineError::TimedOut)).map_err(unreached)?;
+        if line.is_shared() && words::is_for_all(&ask.method) {
+            let message = "the connection to this server is shared: this would be for all callers";
+            return Ok(words::refused(METHOD_NOT_FOUND, message, None));
+        }
+        let answered = match self.asked_on(talk.clone(), line.clone(), ask.clone()).await {
             Err(LineError::Unreachable(_)) if line.is_closed() => {
                 let line = self.line(talk, which).await.map_err(unreached)?;
                 self.asked_on(talk.clone(), line, ask).await
             }
             answered => answered,
+        };
+        if let Some(metrics) = self.metrics_of(which) {
+            match &answered {
+                Ok(_) => metrics.is_up(true),
+                Err(LineError::Unreachable(_) | LineError::Lost | LineError::Protocol(_)) => {
+                    metrics.is_up(false);
+                }
+                // It is there.
+                Err(_) => {}
+            }
         }
+        answered
     }
 
     async fn asked_on(&self, talk: Talk, line: Line, ask: Ask) -> Result<Answer, LineError> {
@@ -278,21 +449,33 @@ impl Gateway {
         Box::pin(bridge::asked(talk, line, ask, &self.0.parking)).await
     }
 
+    fn catalogs<'a>(&'a self, talk: &'a Talk) -> &'a Catalogs {
+        talk.session.as_ref().map_or(&self.0.catalogs, |session| &session.catalogs)
+    }
+
     /// What there is, under which names.
     pub(crate) async fn catalog(&self, talk: &Talk) -> Arc<Catalog> {
-        let catalogs = match &talk.session {
-            Some(session) => &session.catalogs,
-            None => &self.0.catalogs,
-        };
-        Box::pin(catalogs.current(self, talk)).await
+        Box::pin(self.catalogs(talk).current(self, talk)).await
+    }
+
+    /// The same for lists.
+    pub(crate) async fn catalog_of_lists(&self, talk: &Talk) -> Arc<Catalog> {
+        Box::pin(self.catalogs(talk).unless_outdated(self, talk)).await
+    }
+
+    /// The same, before something is said to be unknown.
+    pub(crate) async fn recent_catalog(&self, talk: &Talk) -> Arc<Catalog> {
+        Box::pin(self.catalogs(talk).recent(self, talk)).await
+    }
+
+    /// Looks at what there is, unless somebody did within this time.
+    pub(crate) async fn look_again(&self, talk: &Talk, age: Duration) {
+        self.catalogs(talk).looked_at(self, talk, age).await;
     }
 
     /// Forgets what there is: it has changed.
     pub(crate) fn forget(&self, talk: &Talk) {
-        match &talk.session {
-            Some(session) => session.catalogs.forget(),
-            None => self.0.catalogs.forget(),
-        }
+        self.catalogs(talk).forget();
     }
 
     /// Answers a question.
@@ -302,20 +485,45 @@ impl Gateway {
         question: Question<'_>,
         cancel: CancellationToken,
     ) -> Answer {
+        if self.0.options.is_direct {
+            return self.straight(talk, question, cancel).await;
+        }
+        let kind = match question.method {
+            // The pipeline lets calls in itself.
+            "tools/call" => return self.call_tool(talk, question, cancel).await,
+            "prompts/get" => return self.call(talk, question, Operation::Prompt, cancel).await,
+            "resources/read" => return self.call(talk, question, Operation::Read, cancel).await,
+            "ping" if talk.era == Era::Legacy => return words::result(&json!({})),
+            "subscriptions/listen" if talk.era == Era::Modern => QuestionKind::Listening,
+            method if is_known(method) => QuestionKind::Short,
+            _ => QuestionKind::Unknown,
+        };
+        let pipeline = &self.0.pipeline;
+        match pipeline.let_in_question(&talk.caller, Surface::Mcp, question.method, kind) {
+            Ok(let_in) => {
+                let answer = self.answer(talk, question).await;
+                let_in.answered(matches!(answer, Answer::Error(_)));
+                answer
+            }
+            Err(refusal) => {
+                let data = json!({"reason": refusal.reason()});
+                words::refused(INTERNAL_ERROR, &refusal.to_string(), Some(data))
+            }
+        }
+    }
+
+    /// Answers a question that is no call, and that was let in.
+    async fn answer(&self, talk: &Talk, question: Question<'_>) -> Answer {
         if let Some(list) = List::of_method(question.method) {
             return self.list(talk, &question, list).await;
         }
         match question.method {
-            "ping" if talk.era == Era::Legacy => words::result(&json!({})),
-            "tools/call" => self.call(talk, question, Operation::Call, cancel).await,
-            "prompts/get" => self.call(talk, question, Operation::Prompt, cancel).await,
-            "resources/read" => self.call(talk, question, Operation::Read, cancel).await,
             "resources/subscribe" | "resources/unsubscribe" => {
                 self.about_resource(talk, question).await
             }
             "completion/complete" => self.complete(talk, question).await,
             "server/discover" => self.discover(talk, question).await,
-            "subscriptions/listen" => self.listen(talk, question).await,
+            "subscriptions/listen" if talk.era == Era::Modern => self.listen(talk, question).await,
             "logging/setLevel" => self.everywhere(talk, question).await,
             method if method.starts_with("tasks/") => self.task(talk, question).await,
             _ if self.own() == 1 => self.pass(talk, 0, &question, question.params_bytes()).await,
@@ -323,6 +531,31 @@ impl Gateway {
                 let message = format!("no server behind this one was asked: `{method}`");
                 words::refused(METHOD_NOT_FOUND, &message, None)
             }
+        }
+    }
+
+    /// Passes a question on as it is: what stands behind has checks, limits and seals of its own.
+    async fn straight(
+        &self,
+        talk: &Talk,
+        question: Question<'_>,
+        cancel: CancellationToken,
+    ) -> Answer {
+        let listens = question.method == "subscriptions/listen";
+        let ask = Ask {
+            method: question.method.to_owned(),
+            params: question.params_bytes(),
+            headers: question.headers.clone(),
+            heard: None,
+            // It knows how long its tools may take.
+            time_limit: Some(LISTENING_TIME),
+            subscription: listens.then(|| Bytes::copy_from_slice(question.id.as_bytes())),
+        };
+        tokio::select! {
+            answered = self.asked(talk, 0, ask) => {
+                answered.unwrap_or_else(|error| words::unanswered(self.name_of(0), &error))
+            }
+            () = cancel.cancelled() => words::refusal(talk.era, &Refusal::Cancelled),
         }
     }
 
@@ -346,117 +579,20 @@ impl Gateway {
         answered.unwrap_or_else(|error| words::unanswered(self.name_of(which), &error))
     }
 
-    /// What an older client is greeted with.
-    pub(crate) fn welcome_legacy(
+    /// The same where others are asked too: one that is slow does not keep them all waiting.
+    pub(crate) async fn pass_soon(
         &self,
-        caller: &Caller,
-        opened: &[Result<Bytes, LineError>],
-    ) -> Result<Bytes, Answer> {
-        let own = self.own();
-        let mut hellos = Vec::new();
-        for (which, line) in opened.iter().enumerate() {
-            match line {
-                Ok(hello) => hellos.extend(self.said(caller, which, hello)),
-                // With one server behind, there is nothing without it.
-                Err(error) if own == 1 && which == 0 => {
-                    return Err(words::unanswered(self.name_of(which), error));
-                }
-                Err(error) => {
-                    tracing::warn!(upstream = self.name_of(which), %error, "it is left out");
-                }
-            }
+        talk: &Talk,
+        which: usize,
+        question: &Question<'_>,
+        params: Option<Bytes>,
+    ) -> Answer {
+        let passed = self.pass(talk, which, question, params);
+        if self.own() <= 1 {
+            return passed.await;
         }
-        self.merged(hellos).ok_or_else(|| {
-            words::refused(words::INTERNAL_ERROR, "no server behind this one can be reached", None)
-        })
-    }
-
-    /// What a server says of itself; our own, only of what it has for this caller.
-    fn said(&self, caller: &Caller, which: usize, hello: &Bytes) -> Option<Map<String, Value>> {
-        let mut hello: Map<String, Value> = serde_json::from_slice(hello).ok()?;
-        if which != self.own() {
-            return Some(hello);
-        }
-        let kinds: Vec<&Kind> =
-            self.0.pipeline.registry().visible(caller).map(Definition::kind).collect();
-        let has = |name: &str| match name {
-            "tools" => kinds.iter().any(|kind| matches!(kind, Kind::Tool)),
-            "prompts" => kinds.iter().any(|kind| matches!(kind, Kind::Prompt)),
-            "resources" => kinds
-                .iter()
-                .any(|kind| matches!(kind, Kind::Resource { .. } | Kind::Template { .. })),
-            _ => false,
-        };
-        if let Some(Value::Object(capabilities)) = hello.get_mut("capabilities") {
-            capabilities.retain(|name, _| has(name));
-        }
-        Some(hello)
-    }
-
-    /// What servers say of themselves, as one: the first one's words, and what any of them can do.
-    fn merged(&self, hellos: Vec<Map<String, Value>>) -> Option<Bytes> {
-        let mut hellos = hellos.into_iter();
-        let mut first = hellos.next()?;
-        let rest: Vec<_> = hellos.collect();
-        let is_alone = self.own() == 1;
-        let mut instructions: Vec<String> = Vec::new();
-        let said = |hello: &Map<String, Value>| {
-            hello.get("instructions").and_then(Value::as_str).map(str::to_owned)
-        };
-        instructions.extend(said(&first));
-        let mut lowest = first.get("protocolVersion").cloned();
-        for hello in &rest {
-            if let Some(more) = hello.get("capabilities") {
-                let capabilities = first.entry("capabilities").or_insert_with(|| json!({}));
-                unite(capabilities, more);
-            }
-            if let (Some(low), Some(version)) = (&lowest, hello.get("protocolVersion"))
-                && version.as_str() < low.as_str()
-            {
-                lowest = Some(version.clone());
-            }
-            instructions.extend(said(hello));
-        }
-        if let Some(lowest) = lowest {
-            first.insert("protocolVersion".to_owned(), lowest);
-        }
-        if !is_alone {
-            let info = json!({"name": OWN, "version": env!("CARGO_PKG_VERSION")});
-            if first.contains_key("serverInfo") {
-                first.insert("serverInfo".to_owned(), info);
-            }
-        }
-        if !instructions.is_empty() {
-            first.insert("instructions".to_owned(), instructions.join("\n\n").into());
-        }
-        Some(Value::Object(first).to_string().into())
-    }
-
-    async fn discover(&self, talk: &Talk, question: Question<'_>) -> Answer {
-        let asked = (0..=self.own())
-            .map(|which| self.pass(talk, which, &question, question.params_bytes()));
-        let answers = join_all(asked).await;
-        let mut hellos = Vec::new();
-        for (which, answer) in answers.into_iter().enumerate() {
-            match answer {
-                Answer::Result(raw) => {
-                    let hello = raw.in_memory();
-                    hellos.extend(hello.and_then(|hello| self.said(&talk.caller, which, hello)));
-                }
-                // The one server behind does not speak this era, or is not there.
-                error if self.own() == 1 && which == 0 => {
-                    if let Some(slot) = self.0.modern.first() {
-                        slot.drop_line();
-                    }
-                    return error;
-                }
-                Answer::Error(_) => {}
-            }
-        }
-        match self.merged(hellos) {
-            Some(hello) => Answer::Result(crate::upstream::Raw::Memory(hello)),
-            None => words::refused(METHOD_NOT_FOUND, "no server behind this one knows it", None),
-        }
+        let late = |_| words::unanswered(self.name_of(which), &LineError::TimedOut);
+        tokio::time::timeout(TOGETHER_TIME, passed).await.unwrap_or_else(late)
     }
 
     async fn about_resource(&self, talk: &Talk, question: Question<'_>) -> Answer {
@@ -473,9 +609,14 @@ impl Gateway {
         if !registry.allows_name(&talk.caller, uri) {
             return None;
         }
-        let catalog = self.catalog(talk).await;
         // The only server behind may have what it does not list.
-        catalog.resource(uri).or_else(|| (self.own() == 1).then_some(0))
+        if let Some(which) = self.catalog(talk).await.resource(uri) {
+            return Some(which);
+        }
+        if self.own() == 1 {
+            return Some(0);
+        }
+        self.recent_catalog(talk).await.resource(uri)
     }
 
     async fn complete(&self, talk: &Talk, question: Question<'_>) -> Answer {
@@ -493,6 +634,9 @@ impl Gateway {
             return self.pass(talk, which, &question, question.params_bytes()).await;
         }
         let name = reference.text("name").map(std::borrow::Cow::into_owned).unwrap_or_default();
+        if !self.0.pipeline.registry().allows_name(&talk.caller, &name) {
+            return unknown();
+        }
         let catalog = self.catalog(talk).await;
         let Some((which, own_name)) = catalog.prompt(&name) else { return unknown() };
         if own_name == name {
@@ -508,7 +652,7 @@ impl Gateway {
     /// A question for all; the first that is answered well is the answer.
     async fn everywhere(&self, talk: &Talk, question: Question<'_>) -> Answer {
         let asked = (0..=self.own())
-            .map(|which| self.pass(talk, which, &question, question.params_bytes()));
+            .map(|which| self.pass_soon(talk, which, &question, question.params_bytes()));
         let mut answers = join_all(asked).await.into_iter();
         let first = answers.next();
         let good = |answer: &Answer| matches!(answer, Answer::Result(_));
@@ -518,84 +662,9 @@ impl Gateway {
         }
     }
 
-    /// What changes, of all upstreams, as it happens.
-    async fn listen(&self, talk: &Talk, question: Question<'_>) -> Answer {
-        let id = Bytes::copy_from_slice(question.id.as_bytes());
-        let (out, mut told) = mpsc::channel(WAITING_MAX);
-        let inner = Talk { out, ..talk.clone() };
-        let asked = (0..=self.own()).map(|which| {
-            let ask = Ask {
-                method: question.method.to_owned(),
-                params: question.params_bytes(),
-                headers: question.headers.clone(),
-                heard: None,
-                // For as long as the client wants it.
-                time_limit: Some(LISTENING_TIME),
-                subscription: Some(id.clone()),
-            };
-            let talk = inner.clone();
-            async move {
-                match self.line(&talk, which).await {
-                    Ok(line) => relayed(talk, line, ask).await,
-                    Err(error) => Err(error),
-                }
-            }
-        });
-        let mut answers = std::pin::pin!(join_all(asked));
-        drop(inner);
-        let mut is_acknowledged = false;
-        let answers = loop {
-            tokio::select! {
-                biased;
-                Some(told) = told.recv() => {
-                    let ToClient::Notification { method, .. } = &told else { continue };
-                    if method.ends_with("/list_changed") {
-                        self.forget(talk);
-                    }
-                    // All of them acknowledge the one subscription.
-                    let is_ack = method == ACKNOWLEDGED;
-                    if !(is_ack && std::mem::replace(&mut is_acknowledged, true)) {
-                        drop(talk.out.send(told).await);
-                    }
-                }
-                answers = &mut answers => break answers,
-            }
-        };
-        let found = answers.into_iter().find_map(Result::ok);
-        found.unwrap_or_else(|| words::unanswered(OWN, &LineError::Lost))
-    }
-
-    async fn task(&self, talk: &Talk, question: Question<'_>) -> Answer {
-        let unknown = || {
-            let data = json!({"reason": "invalid"});
-            words::refused(INVALID_PARAMS, "there is no such task", Some(data))
-        };
-        let Some(params) = question.params else { return unknown() };
-        let shown = text_of(params, "taskId").unwrap_or_default();
-        let hop = self.hop(&talk.caller);
-        let is_alone = self.own() == 1;
-        let Some(task) = hop.open_task(&shown).await else {
-            // It may be one of our own; or, in a session, of the one server behind, whose tasks have
-            // their own names there.
-            let which = if talk.session.is_some() && is_alone { 0 } else { self.own() };
-            return self.pass(talk, which, &question, question.params_bytes()).await;
-        };
-        let Some(which) = self.number_of(&task.upstream) else { return unknown() };
-        let params = crate::hop::with_text(params.get().as_bytes(), "taskId", &task.task);
-        let answer = self.pass(talk, which, &question, params).await;
-        match &answer {
-            Answer::Result(raw) => {
-                let bytes = raw.in_memory();
-                let has_id = bytes.is_some_and(|bytes| {
-                    crate::catalog::member(bytes, "taskId").as_deref() == Some(&task.task)
-                });
-                let changed = bytes
-                    .filter(|_| has_id)
-                    .and_then(|bytes| crate::hop::with_text(bytes, "taskId", &shown));
-                changed.map_or(answer, |json| Answer::Result(crate::upstream::Raw::Memory(json)))
-            }
-            Answer::Error(_) => answer,
-        }
+    /// The tasks of our own server, which those of relayed calls are among.
+    pub(crate) fn own_tasks(&self) -> &Tasks {
+        self.0.own.tasks()
     }
 
     pub(crate) fn hop<'a>(&'a self, caller: &'a Caller) -> crate::hop::Hop<'a> {
@@ -604,43 +673,117 @@ impl Gateway {
     }
 }
 
+/// Whether it is known what a question does.
+fn is_known(method: &str) -> bool {
+    List::of_method(method).is_some()
+        || matches!(
+            method,
+            "resources/subscribe"
+                | "resources/unsubscribe"
+                | "completion/complete"
+                | "server/discover"
+                | "logging/setLevel"
+        )
+        || TASK_METHODS.contains(&method)
+}
+
+/// The question what a server is.
+fn discovery() -> Ask {
+    Ask {
+        method: "server/discover".to_owned(),
+        params: Some(own_params(Era::Modern, None)),
+        headers: Vec::new(),
+        heard: None,
+        time_limit: Some(DISCOVERY_TIME),
+        subscription: None,
+    }
+}
+
+/// Whether a server says that it makes tasks.
+fn says_tasks(said: &Raw) -> bool {
+    let said = said.in_memory().and_then(|json| serde_json::from_slice::<Value>(json).ok());
+    let extensions = said.as_ref().and_then(|said| said.get("capabilities")?.get("extensions"));
+    extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())
+}
+
 /// Asks, and passes on what comes before the answer.
 pub(crate) async fn relayed(talk: Talk, line: Line, mut ask: Ask) -> Result<Answer, LineError> {
     let (sender, mut heard) = mpsc::channel(WAITING_MAX);
     ask.heard = Some(sender);
+    let listens = ask.subscription.is_some();
     let mut asked = std::pin::pin!(line.ask(ask));
+    let mut ear = Ear::of(&talk);
     let answered = loop {
         tokio::select! {
             biased;
-            Some(heard) = heard.recv() => pass_on(&talk, &line, heard).await,
+            Some(heard) = heard.recv() => ear.pass_on(&talk, &line, heard).await,
             answered = &mut asked => break answered,
+        }
+        // Who listens believes to hear everything.
+        if listens && ear.is_deaf {
+            return Err(LineError::Lost);
         }
     };
     while let Ok(heard) = heard.try_recv() {
-        pass_on(&talk, &line, heard).await;
+        ear.pass_on(&talk, &line, heard).await;
     }
     answered
 }
 
-async fn pass_on(talk: &Talk, line: &Line, heard: Heard) {
-    let told = match (&talk.session, heard) {
-        (Some(session), heard) => session.to_client(line, heard),
-        (None, Heard::Notification { method, params }) => {
-            Ok(ToClient::Notification { method, params })
+/// What a client hears beside one question.
+pub(crate) struct Ear {
+    beside: Option<Beside>,
+    /// It takes nothing any more.
+    pub(crate) is_deaf: bool,
+}
+
+impl Ear {
+    pub(crate) fn of(talk: &Talk) -> Self {
+        Self { beside: talk.session.as_ref().map(Session::beside_question), is_deaf: false }
+    }
+
+    /// Tells the client; one that takes nothing for a while is deaf from then on.
+    pub(crate) async fn tell(&mut self, talk: &Talk, told: ToClient) {
+        if self.is_deaf {
+            return;
         }
-        (None, Heard::Request { id, .. }) => Err((line.clone(), id)),
-    };
-    match told {
-        Ok(told) => {
-            // The client may be gone; the call goes on if it is to.
-            let _ = talk.out.send(told).await;
+        let asked = match &told {
+            ToClient::Request { id, .. } => Some(*id),
+            ToClient::Notification { .. } => None,
+        };
+        // The client may be gone; the call goes on if it is to.
+        let sent = tokio::time::timeout(DEAF_AFTER, talk.out.send(told)).await;
+        self.is_deaf = sent.is_err();
+        if let (true, Some(id), Some(session)) = (self.is_deaf, asked, &talk.session) {
+            session.answer(id, Err(words::error(METHOD_NOT_FOUND, NOT_ASKED, None))).await;
         }
-        Err((line, id)) => {
-            let error = words::error(METHOD_NOT_FOUND, "the client cannot be asked", None);
-            let _ = line.answer(id, Err(error)).await;
+    }
+
+    async fn pass_on(&mut self, talk: &Talk, line: &Line, heard: Heard) {
+        let told = match (&talk.session, heard) {
+            (_, Heard::Request { id, .. }) if self.is_deaf => Err((line.clone(), id)),
+            (Some(session), heard) => session.to_client(line, heard),
+            (None, Heard::Notification { method, params }) => {
+                Ok(Some(ToClient::Notification { method, params }))
+            }
+            (None, Heard::Request { id, .. }) => Err((line.clone(), id)),
+        };
+        match told {
+            Ok(None) => {}
+            Ok(Some(told)) => {
+                self.beside.iter_mut().for_each(|beside| beside.told(&told));
+                self.tell(talk, told).await;
+            }
+            Err((line, id)) => {
+                let error = words::error(METHOD_NOT_FOUND, NOT_ASKED, None);
+                let _ = line.answer(id, Err(error)).await;
+            }
         }
     }
 }
+
+/// What a server is told whose question reaches nobody.
+const NOT_ASKED: &str = "the client cannot be asked";
 
 /// A text among parameters.
 pub(crate) fn text_of(params: &RawValue, member: &str) -> Option<String> {
@@ -663,20 +806,4 @@ pub(crate) fn own_params(era: Era, cursor: Option<&str>) -> Bytes {
         params.insert("_meta".to_owned(), meta);
     }
     Value::Object(params).to_string().into()
-}
-
-/// Adds what another one can do.
-fn unite(all: &mut Value, more: &Value) {
-    match (all, more) {
-        (Value::Object(all), Value::Object(more)) => {
-            for (name, value) in more {
-                match all.get_mut(name) {
-                    Some(known) => unite(known, value),
-                    None => drop(all.insert(name.clone(), value.clone())),
-                }
-            }
-        }
-        (all @ Value::Bool(false), Value::Bool(true)) => *all = Value::Bool(true),
-        _ => {}
-    }
 }

@@ -17,6 +17,10 @@ use crate::upstream::Raw;
 /// The tool that held values are read with.
 pub(crate) const READER: &str = "mcp_aql_read";
 
+/// Bytes of a result that is passed on at most, whatever the budget: it is in memory while it is. A
+/// larger one is held even for clients that take everything, and refused where nothing is held.
+pub(crate) const PASSED_BYTES_MAX: u64 = 64 << 20;
+
 /// For whom a result is held, and from which size on.
 #[derive(Clone)]
 pub(crate) struct Holding {
@@ -46,27 +50,36 @@ pub(crate) enum NotHeld {
 
 impl Holding {
     pub(crate) fn is_over(&self, raw: &Raw) -> bool {
-        !self.budget.allows(raw.size_bytes())
+        !self.budget.allows(raw.size_bytes()) || raw.size_bytes() > PASSED_BYTES_MAX
+    }
+
+    /// What is given of a result that is held.
+    fn shown(&self) -> Budget {
+        match self.budget.allows(PASSED_BYTES_MAX) {
+            true => Budget::DEFAULT,
+            false => self.budget,
+        }
     }
 
     /// Holds a result that is over the budget; gives the one that takes its place.
     pub(crate) async fn hold(&self, raw: Raw, cutting: Cutting) -> Result<Bytes, NotHeld> {
         let mut keep = self.clone();
         let cut = move || {
-            let mut how = Bounding::new(keep.budget).reading_tool(&cutting.reader);
+            let mut how = Bounding::new(keep.shown()).reading_tool(&cutting.reader);
             if let Some(output) = &cutting.output {
                 how = how.output_schema(output);
             }
             bound(&raw, &how, &mut keep)
         };
-        let broke = || NotHeld::Refused("the result could not be held".to_owned());
+        let broke =
+            || NotHeld::Refused("the call was made, but its result could not be held".to_owned());
         let cut = tokio::task::spawn_blocking(cut).await.map_err(|_| broke())?;
         match cut {
             Ok(bounded) => Ok(bounded.result.into()),
             Err(crate::bound::BoundError::Keep(HeldError::Quota { limit })) => {
                 Err(NotHeld::Refused(format!(
-                    "the result is larger than what is still held for this caller: at most {limit} \
-                     bytes in all"
+                    "the call was made, but its result is larger than what is still held for this \
+                     caller: at most {limit} bytes in all"
                 )))
             }
             Err(crate::bound::BoundError::NotJson(_)) => Err(NotHeld::Failed(Failure::Lost)),
@@ -111,5 +124,98 @@ impl PartWriter for Writer {
         let held = self.writer.finish(self.now_ms)?;
         let handle = held.handle().ok_or(HeldError::Gone)?;
         Ok(Kept { handle, until_ms: held.until() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use handback_identity::UnixPeers;
+    use handback_store::faulty::{Fault, FaultPlan, FaultyDisk};
+    use handback_store::held::{HeldOptions, HeldStore, LookUp};
+    use handback_token::Handle;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    fn holding(kv: Arc<dyn Kv>, options: HeldOptions) -> Holding {
+        let caller = UnixPeers::new("test").unwrap().caller(1);
+        Holding {
+            budget: Budget::bytes(8000),
+            held: HeldStore::new(kv, options).unwrap(),
+            owner: caller.principal().clone(),
+            now_ms: NOW,
+            upstream: "files".to_owned(),
+            tool: "read".to_owned(),
+        }
+    }
+
+    /// Three parts, of so many bytes each.
+    fn result(bytes: usize) -> Raw {
+        let block = |letter: &str| json!({"type": "text", "text": letter.repeat(bytes)});
+        let result = json!({"content": [block("a"), block("b"), block("c")]});
+        Raw::Memory(Bytes::from(result.to_string()))
+    }
+
+    async fn hold(holding: &Holding, raw: Raw) -> Result<Value, String> {
+        let cutting = Cutting { reader: READER.to_owned(), output: None };
+        match holding.hold(raw, cutting).await {
+            Ok(result) => Ok(serde_json::from_slice(&result).unwrap()),
+            Err(NotHeld::Refused(why)) => Err(why),
+            Err(NotHeld::Failed(_)) => panic!("nothing is wrong with the result"),
+        }
+    }
+
+    /// What a result names is there.
+    fn check(holding: &Holding, result: &Value) {
+        let parts = result["_meta"][crate::bound::HELD_KEY].as_array().unwrap();
+        assert_eq!(parts.len(), 3);
+        for part in parts {
+            let handle = Handle::parse(part["handle"].as_str().unwrap()).unwrap();
+            let found = holding.held.look_up(handle, &holding.owner, NOW).unwrap();
+            assert!(matches!(found, LookUp::Found(_)));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_told_of_and_leaves_nothing_half_held() {
+        let mut refused = 0;
+        for at in 0.. {
+            let disk = FaultyDisk::new(FaultPlan::new(at).fault(at, Fault::Full));
+            let holding = holding(Arc::new(disk.open()), HeldOptions::new());
+            match hold(&holding, result(20_000)).await {
+                Err(why) => assert_eq!(why, "the call was made, but its result could not be held"),
+                Ok(whole) => {
+                    check(&holding, &whole);
+                    assert!(disk.writes() <= at, "a write failed, and nobody was told");
+                    break;
+                }
+            }
+            refused += 1;
+            // Once there is room, all goes on.
+            check(&holding, &hold(&holding, result(20_000)).await.unwrap());
+        }
+        assert!(refused >= 3, "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_written_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("held");
+        let kv = Arc::new(handback_store::MemoryStore::new());
+        let holding = holding(kv, HeldOptions::new().folder(&inner));
+        // Where the folder was, there is a file now.
+        std::fs::remove_dir_all(&inner).unwrap();
+        std::fs::write(&inner, "").unwrap();
+        let large = || result(9 << 20);
+        assert_eq!(
+            hold(&holding, large()).await.unwrap_err(),
+            "the call was made, but its result could not be held"
+        );
+        check(&holding, &hold(&holding, result(20_000)).await.unwrap());
+        std::fs::remove_file(&inner).unwrap();
+        std::fs::create_dir(&inner).unwrap();
+        check(&holding, &hold(&holding, large()).await.unwrap());
     }
 }

@@ -1,11 +1,9 @@
 //! Cursors and task ids of upstreams, on their way to a client and back.
 //!
-//! ```text
-//! cursor  = cursor token; operation list, name "gateway/" and the list
-//! payload = 00 || which u8 || the upstream's cursor
-//!         | 01 || which u8 || id of a spilled one, 16 bytes
-//! task id = "t" || hex of the id of a spilled value, which is {"upstream", "task"}
-//! ```
+//! A cursor is a cursor token; its operation is list, its name "gateway/" and the list. The id of a task
+//! names a spilled value, which is
+//! `{"upstream", "task", "tool"}`. Their bytes are in [`handback_wire::hop`], and all of it in
+//! `docs/spec/hops.md`.
 //!
 //! What is spilled belongs to its caller, as every held value does: to anybody else there is none.
 
@@ -15,10 +13,8 @@ use handback_store::held::{LookUp, NewValue, SpillId};
 use handback_token::{Context, Cursor, Operation, Reason};
 use handback_tool::gate::Back;
 use handback_tool::{CallHeld, Pipeline, Refusal, Surface};
+use handback_wire::hop::{At, Payload, read_task_id, task_id};
 use serde::{Deserialize, Serialize};
-
-const INLINE: u8 = 0;
-const SPILLED: u8 = 1;
 
 /// How long a cursor that was spilled is kept, and a task id: longer than either is good for.
 const LIFE_MS: u64 = 24 * 60 * 60 * 1000;
@@ -32,8 +28,8 @@ const TASK_KIND: &str = "gateway-task";
 /// A place in a list over several upstreams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListPlace {
-    /// The upstream.
-    pub(crate) which: usize,
+    /// The name of the upstream: another one may have its number by the time the place is come back to.
+    pub(crate) upstream: String,
     /// Its own cursor; none at the start of its list.
     pub(crate) cursor: Option<String>,
 }
@@ -43,6 +39,9 @@ pub(crate) struct ListPlace {
 pub(crate) struct HopTask {
     pub(crate) upstream: String,
     pub(crate) task: String,
+    /// The tool that was called, as it is shown.
+    #[serde(default)]
+    pub(crate) tool: String,
 }
 
 /// Wraps and unwraps for one caller.
@@ -60,21 +59,17 @@ impl Hop<'_> {
         place: &ListPlace,
     ) -> Result<String, Refusal> {
         let name = format!("gateway/{list}");
-        let which = u8::try_from(place.which).map_err(|_| Refusal::Broken)?;
-        let cursor = place.cursor.clone();
-        let payload = |kind: u8, rest: &[u8]| [&[kind, which], rest].concat();
-        // None is a byte shorter than any.
-        let inline = match &cursor {
-            None => vec![INLINE, which],
-            Some(cursor) => payload(INLINE, format!("\0{cursor}").as_bytes()),
+        let payload_of = |at| {
+            let payload = Payload { upstream: place.upstream.clone(), at };
+            payload.to_bytes().ok_or(Refusal::Broken)
         };
+        let mut payload = payload_of(place.cursor.clone().map_or(At::Start, At::Cursor))?;
         let capacity = self.bound(&name, |bound| bound.payload_capacity())?;
-        let payload = if inline.len() <= capacity {
-            inline
-        } else {
-            let id = self.spill(CURSOR_KIND, cursor.unwrap_or_default().into_bytes()).await?;
-            payload(SPILLED, &id)
-        };
+        if payload.len() > capacity {
+            let cursor = place.cursor.clone().unwrap_or_default();
+            let at = At::Spilled(self.spill(CURSOR_KIND, cursor.into_bytes()).await?);
+            payload = payload_of(at)?;
+        }
         let sealed =
             self.bound(&name, |bound| bound.seal(&mut rand::rng(), self.pipeline.now(), &payload))?;
         Ok(sealed.map_err(|_| Refusal::Broken)?.into_string())
@@ -84,35 +79,30 @@ impl Hop<'_> {
     pub(crate) async fn open_cursor(&self, list: &str, text: &str) -> Result<ListPlace, Reason> {
         let name = format!("gateway/{list}");
         let opened = self.pipeline.open_list(Surface::Mcp, self.caller, &name, text).await?;
-        let [kind, which, rest @ ..] = opened.payload() else { return Err(Reason::Malformed) };
-        let which = usize::from(*which);
-        let cursor = match (*kind, rest) {
-            (INLINE, []) => None,
-            (INLINE, [0, cursor @ ..]) => Some(cursor.to_vec()),
-            (SPILLED, id) => {
-                let id = id.try_into().map_err(|_| Reason::Malformed)?;
-                Some(self.spilled(CURSOR_KIND, id).await.ok_or(Reason::Expired)?)
+        let payload = Payload::read(opened.payload()).ok_or(Reason::Malformed)?;
+        let cursor = match payload.at {
+            At::Start => None,
+            At::Cursor(cursor) => Some(cursor),
+            At::Spilled(id) => {
+                let spilled = self.spilled(CURSOR_KIND, id).await.ok_or(Reason::Expired)?;
+                Some(String::from_utf8(spilled).map_err(|_| Reason::Malformed)?)
             }
-            _ => return Err(Reason::Malformed),
         };
-        let text = |bytes| String::from_utf8(bytes).map_err(|_| Reason::Malformed);
-        Ok(ListPlace { which, cursor: cursor.map(text).transpose()? })
+        Ok(ListPlace { upstream: payload.upstream, cursor })
     }
 
     /// The id of a task as the client gets it.
     pub(crate) async fn seal_task(&self, task: &HopTask) -> Result<String, Refusal> {
         let bytes = serde_json::to_vec(task).map_err(|_| Refusal::Broken)?;
         let id = self.spill(TASK_KIND, bytes).await?;
-        Ok(format!("t{:032x}", u128::from_be_bytes(id)))
+        Ok(task_id(id))
     }
 
     /// The task that an id of the client names. Others' tasks and unknown ones answer alike; the
     /// audit has the refusal.
     pub(crate) async fn open_task(&self, text: &str) -> Option<HopTask> {
-        let id = text.strip_prefix('t').filter(|hex| hex.len() == 32);
-        let id = id.and_then(|hex| u128::from_str_radix(hex, 16).ok());
-        let found = match id {
-            Some(id) => self.spilled(TASK_KIND, id.to_be_bytes()).await,
+        let found = match read_task_id(text) {
+            Some(id) => self.spilled(TASK_KIND, id).await,
             None => None,
         };
         let task = found.and_then(|bytes| serde_json::from_slice(&bytes).ok());

@@ -11,9 +11,11 @@
 //! |---|---|
 //! | [`upstream`] | connections to the servers behind |
 //! | `slot` | where a connection is, or will be again |
+//! | `eras` | which era an upstream speaks |
 //! | [`gateway`] | which upstream a question goes to |
 //! | `catalog`, `lists` | what upstreams have, under which names |
 //! | `calls` | tools, prompts and resources, through the pipeline |
+//! | `slow` | calls that become tasks |
 //! | `hold`, [`bound`] | results over a client's budget |
 //! | [`mod@reference`] | arguments that name held values |
 //! | [`retry`] | identical calls that are another try |
@@ -23,26 +25,31 @@
 //! | [`front`] | where clients come in |
 //! | [`note`] | what is written beside a held value |
 
-pub mod bound;
 mod bridge;
 mod calls;
 mod catalog;
+mod eras;
 pub mod front;
 pub mod gateway;
+mod hello;
 mod hold;
 mod hop;
+mod kept;
+mod listening;
 mod lists;
-pub mod note;
 pub mod options;
 pub mod reference;
 pub mod retry;
 pub mod session;
 mod slot;
+mod slow;
 pub mod talk;
+mod tasks;
 pub mod upstream;
 mod words;
 
 pub use gateway::Gateway;
+pub use handback_wire::{bound, note};
 pub use options::{Options, ToolRule};
 pub use session::Session;
 pub use talk::{Question, Talk, ToClient};

@@ -11,8 +11,14 @@ use crate::catalog::{Catalog, ITEMS_MAX, member};
 use crate::gateway::{Gateway, own_params};
 use crate::hop::ListPlace;
 use crate::talk::{Question, Talk};
-use crate::upstream::{Answer, Ask, Raw};
+use crate::upstream::{Answer, Ask, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
+
+/// Pages of one list of one upstream that are looked at, at most: some may be empty.
+const PAGES_MAX: usize = 1_000;
+
+/// Bytes of such a list at most: every session of an older client has it in memory.
+const BYTES_MAX: usize = 16 << 20;
 
 /// A list of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,10 +30,11 @@ pub(crate) enum List {
 }
 
 impl List {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
+
     pub(crate) fn of_method(method: &str) -> Option<Self> {
-        [Self::Tools, Self::Prompts, Self::Resources, Self::Templates]
-            .into_iter()
-            .find(|list| list.method() == method)
+        Self::ALL.into_iter().find(|list| list.method() == method)
     }
 
     const fn method(self) -> &'static str {
@@ -60,13 +67,14 @@ impl List {
 }
 
 impl Gateway {
-    /// All items of a list of one upstream, as far as they are looked at. One that has no such list,
-    /// or cannot be asked, has none.
-    pub(crate) async fn items(&self, talk: &Talk, which: usize, list: List) -> Vec<Bytes> {
+    /// All items of a list of one upstream, as far as they are looked at. One that has no such list has
+    /// none; nothing, if it cannot be asked.
+    pub(crate) async fn items(&self, talk: &Talk, which: usize, list: List) -> Option<Vec<Bytes>> {
         let mut items = Vec::new();
         let mut cursor: Option<String> = None;
-        let Ok(line) = self.line(talk, which).await else { return items };
-        while items.len() < ITEMS_MAX {
+        let line = self.line(talk, which).await.ok()?;
+        let mut bytes = 0;
+        for _ in 0..PAGES_MAX {
             let ask = Ask {
                 method: list.method().to_owned(),
                 params: Some(own_params(line.era(), cursor.as_deref())),
@@ -75,18 +83,23 @@ impl Gateway {
                 time_limit: None,
                 subscription: None,
             };
-            let Ok(Answer::Result(Raw::Memory(result))) = line.ask(ask).await else { break };
+            let Answer::Result(result) = line.ask(ask).await.ok()? else { break };
+            let Raw::Memory(result) = result else { break };
+            bytes += result.len();
             let Ok(raw) = serde_json::from_slice::<&RawValue>(&result) else { break };
             let Ok(page) = Object::read(raw) else { break };
             let Some(found) = page.get(list.items()) else { break };
             let Ok(found) = serde_json::from_str::<Vec<&RawValue>>(found) else { break };
             items.extend(found.iter().map(|item| Bytes::copy_from_slice(item.get().as_bytes())));
+            if items.len() >= ITEMS_MAX || bytes >= BYTES_MAX {
+                break;
+            }
             match page.text("nextCursor") {
                 Some(next) if cursor.as_deref() != Some(&*next) => cursor = Some(next.into_owned()),
                 _ => break,
             }
         }
-        items
+        Some(items)
     }
 
     /// A page of a list.
@@ -97,12 +110,17 @@ impl Gateway {
         };
         let mut params = params.unwrap_or_default();
         let place = match params.remove("cursor") {
-            None => ListPlace { which: 0, cursor: None },
+            None => Place { which: 0, cursor: None },
             Some(cursor) => {
                 let cursor = serde_json::from_str::<String>(&cursor).unwrap_or_default();
-                match self.hop(&talk.caller).open_cursor(list.items(), &cursor).await {
-                    Ok(place) if place.which <= self.own() => place,
-                    Ok(_) => return refused_cursor(Reason::Expired),
+                let opened = self.hop(&talk.caller).open_cursor(list.items(), &cursor).await;
+                let place = opened.and_then(|ListPlace { upstream, cursor }| {
+                    // The upstream may be gone since.
+                    let which = self.number_of(&upstream).ok_or(Reason::Expired)?;
+                    Ok(Place { which, cursor })
+                });
+                match place {
+                    Ok(place) => place,
                     Err(reason) => return refused_cursor(reason),
                 }
             }
@@ -112,16 +130,18 @@ impl Gateway {
         }
         let is_empty = params.names().next().is_none();
         let asked = (!is_empty).then(|| Bytes::from(params.to_json()));
-        let answer = self.pass(talk, place.which, question, asked).await;
+        let answer = self.pass_soon(talk, place.which, question, asked).await;
         let result = match answer {
             Answer::Result(Raw::Memory(result)) => result,
-            Answer::Error(error) if is_unknown_method(&error) || self.own() > 1 => {
-                // It has no such list, or is away: the others do.
-                let nothing = match talk.era {
-                    Era::Modern => json!({list.items(): [], "resultType": "complete"}),
-                    _ => json!({list.items(): []}),
-                };
-                nothing.to_string().into()
+            Answer::Result(Raw::File { .. }) => {
+                return words::unanswered(self.name_of(place.which), &LineError::TooLarge);
+            }
+            // It has no such list.
+            Answer::Error(error) if is_unknown_method(&error) => page_of(talk.era, list, &[]),
+            // It is away, and the others are not: it has what it had.
+            Answer::Error(_) if self.own() > 1 && place.cursor.is_none() => {
+                let catalog = self.catalog(talk).await;
+                page_of(talk.era, list, catalog.listed(place.which, list))
             }
             other => return other,
         };
@@ -137,10 +157,10 @@ impl Gateway {
         &self,
         talk: &Talk,
         list: List,
-        place: &ListPlace,
+        place: &Place,
         result: &Bytes,
     ) -> Option<Result<Bytes, Answer>> {
-        let catalog = self.catalog(talk).await;
+        let catalog = self.catalog_of_lists(talk).await;
         let raw: &RawValue = serde_json::from_slice(result).ok()?;
         let mut page = Object::read(raw).ok()?;
         let items: Vec<&RawValue> = serde_json::from_str(page.get(list.items())?).ok()?;
@@ -163,15 +183,17 @@ impl Gateway {
         let next = page.text("nextCursor").map(std::borrow::Cow::into_owned);
         let own = self.own();
         let next = match next {
-            Some(cursor) => Some(ListPlace { which: place.which, cursor: Some(cursor) }),
-            None if place.which + 1 < own => {
-                Some(ListPlace { which: place.which + 1, cursor: None })
-            }
+            Some(cursor) => Some((place.which, Some(cursor))),
+            None if place.which + 1 < own => Some((place.which + 1, None)),
             None => None,
         };
+        let next = next.map(|(which, cursor)| {
+            let upstream = self.name_of(which).to_owned();
+            ListPlace { upstream, cursor }
+        });
         let mut texts: Vec<String> = Vec::new();
         if next.is_none() && place.which < own {
-            for item in self.items(talk, own, list).await {
+            for item in self.items(talk, own, list).await.unwrap_or_default() {
                 let Ok(raw) = serde_json::from_slice::<&RawValue>(&item) else { continue };
                 match self.shown(talk, list, own, raw, &catalog) {
                     Shown::AsIs => texts.push(raw.get().to_owned()),
@@ -218,6 +240,9 @@ impl Gateway {
         catalog: &Catalog,
     ) -> Shown {
         let Some(name) = member(item.get().as_bytes(), list.name()) else { return Shown::AsIs };
+        if catalog.is_hidden(list, which, &name) {
+            return Shown::Hidden;
+        }
         let renamed = catalog.renamed(list, which, &name);
         let registry = self.pipeline().registry();
         // What is ours was chosen for the caller before.
@@ -231,10 +256,26 @@ impl Gateway {
     }
 }
 
+/// A place in the list of an upstream.
+struct Place {
+    which: usize,
+    cursor: Option<String>,
+}
+
 enum Shown {
     AsIs,
     Renamed(String),
     Hidden,
+}
+
+/// A whole list, as one page.
+fn page_of(era: Era, list: List, items: &[Bytes]) -> Bytes {
+    let items: Vec<&str> = items.iter().filter_map(|item| std::str::from_utf8(item).ok()).collect();
+    let kind = match era {
+        Era::Modern => r#","resultType":"complete","ttlMs":0,"cacheScope":"private""#,
+        _ => "",
+    };
+    format!(r#"{{"{}":[{}]{kind}}}"#, list.items(), items.join(",")).into()
 }
 
 fn is_unknown_method(error: &[u8]) -> bool {

@@ -28,6 +28,9 @@ pub struct Options {
     pub reference_bytes_max: u64,
     /// From which upstream held values may be passed to which other one.
     pub directions: Vec<Allowed>,
+    /// What stands behind is a gateway itself: everything is passed on to the first upstream as it
+    /// is, and there is nothing else. Nothing is bounded, sealed or recorded here.
+    pub is_direct: bool,
 }
 
 /// What is different for some tools.
@@ -45,6 +48,8 @@ pub struct ToolRule {
     /// Whether an identical call within a minute of one whose answer was not delivered is taken for
     /// another try.
     pub retry_identical: Option<bool>,
+    /// Whether a call becomes a task at once, for clients that know tasks.
+    pub long: Option<bool>,
 }
 
 impl Default for Options {
@@ -55,6 +60,7 @@ impl Default for Options {
             tools: Vec::new(),
             reference_bytes_max: DEFAULT_BYTES_MAX,
             directions: Vec::new(),
+            is_direct: false,
         }
     }
 }
@@ -84,6 +90,12 @@ impl Options {
     #[must_use]
     pub fn retries_identical(&self, tool: &str) -> bool {
         self.rules(tool).find_map(|rule| rule.retry_identical).unwrap_or(false)
+    }
+
+    /// Whether a call becomes a task at once, for clients that know tasks.
+    #[must_use]
+    pub fn is_long(&self, tool: &str) -> bool {
+        self.rules(tool).find_map(|rule| rule.long).unwrap_or(false)
     }
 
     fn rules<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolRule> {

@@ -1,6 +1,6 @@
 //! Clients of the older era, who have a connection, and so has each upstream for them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,18 +16,30 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Catalogs;
-use crate::gateway::Gateway;
-use crate::slot::Slot;
+use crate::gateway::{Gateway, TOGETHER_TIME};
+use crate::retry::Delivery;
+use crate::slot::{OnLine, Slot};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Heard, Line, LineError, Opening, Raw};
 use crate::words::{self, INTERNAL_ERROR};
 
+/// What says that a request is not wanted any more.
+pub(crate) const CANCELLED: &str = "notifications/cancelled";
+
 /// Questions of upstreams that one client has not answered yet, at most.
 const ASKED_MAX: usize = 256;
 
+/// Tasks of the older era that one client is remembered to have been given.
+const TASKS_MAX: usize = 1_024;
+
 /// Who asks the client something.
 enum Asker {
-    Upstream(Line, Id<'static>),
+    Upstream {
+        line: Line,
+        id: Id<'static>,
+        /// The call that it was asked beside has ended: it may have been a part of it, or not.
+        is_left: bool,
+    },
     Gateway(oneshot::Sender<Result<Bytes, Bytes>>),
 }
 
@@ -47,6 +59,8 @@ pub struct Session {
     next: AtomicU64,
     /// What is under way, by the JSON of its id.
     under_way: Mutex<HashMap<String, CancellationToken>>,
+    /// Ids of tasks that this client was given.
+    tasks: Mutex<VecDeque<String>>,
 }
 
 impl Session {
@@ -69,13 +83,14 @@ impl Session {
             Opening::Legacy { initialize: Bytes::copy_from_slice(initialize.get().as_bytes()) };
         let mut slots = Vec::new();
         let mut heard = Vec::new();
-        for source in gateway.sources(&caller) {
+        for (which, source) in gateway.sources(&caller).into_iter().enumerate() {
             let (sender, receiver) = mpsc::channel(WAITING_MAX);
-            slots.push(Arc::new(Slot::new(source, opening.clone(), sender)));
+            let own = || Arc::new(Slot::new(source, opening.clone(), sender));
+            slots.push(gateway.shared(which).cloned().unwrap_or_else(own));
             heard.push(receiver);
         }
         let opened = slots.iter().enumerate().map(|(which, slot)| async move {
-            match slot.line().await {
+            match opened_soon(gateway, slot).await {
                 Ok(line) => Ok(line.hello().cloned().unwrap_or_default()),
                 Err(LineError::Era) => {
                     let greeted = gateway.welcome_by_newer(which, initialize.get().as_bytes());
@@ -98,24 +113,31 @@ impl Session {
             asked: Mutex::default(),
             next: AtomicU64::new(1),
             under_way: Mutex::default(),
+            tasks: Mutex::default(),
         });
-        for (which, receiver) in heard.into_iter().enumerate() {
+        for ((which, receiver), opened) in heard.into_iter().enumerate().zip(&opened) {
             tokio::spawn(listen(Arc::downgrade(&session), which, receiver));
+            if matches!(opened, Err(LineError::TimedOut)) {
+                tokio::spawn(comes_late(Arc::downgrade(&session), which));
+            }
         }
         Ok((session, Answer::Result(Raw::Memory(hellos))))
     }
 
-    /// Answers a question; what comes before the answer goes to `out`.
+    /// Answers a question; what comes before the answer goes to `out`. Whoever hands the answer over
+    /// says so to `delivery`.
     pub async fn ask(
         self: &Arc<Self>,
         question: Question<'_>,
         out: mpsc::Sender<ToClient>,
+        delivery: Delivery,
     ) -> Answer {
         let talk = Talk {
             caller: self.caller.clone(),
             era: Era::Legacy,
             out,
             session: Some(Arc::clone(self)),
+            delivery,
         };
         let id = question.id.to_owned();
         let cancel = CancellationToken::new();
@@ -131,14 +153,19 @@ impl Session {
         match method {
             // Every upstream was told when it was greeted.
             "notifications/initialized" => {}
-            "notifications/cancelled" => self.cancel(params.as_deref()),
+            CANCELLED => self.cancel(params.as_deref()),
             _ => {
-                for slot in &self.slots {
-                    if let Ok(line) = slot.line().await {
+                let told = self.slots.iter().enumerate().map(async |(which, slot)| {
+                    if self.gateway.shared(which).is_some() {
+                        // It would be told for all callers.
+                        return;
+                    }
+                    if let Ok(line) = opened_soon(&self.gateway, slot).await {
                         // It is gone, or it is told.
                         let _ = line.tell(method, params.clone()).await;
                     }
-                }
+                });
+                join_all(told).await;
             }
         }
     }
@@ -148,17 +175,42 @@ impl Session {
         let asked = lock(&self.asked).remove(&id);
         match asked {
             // It is gone, or it is told.
-            Some(Asker::Upstream(line, id)) => drop(line.answer(id, with).await),
+            Some(Asker::Upstream { line, id, .. }) => drop(line.answer(id, with).await),
             Some(Asker::Gateway(sender)) => drop(sender.send(with)),
             None => {}
         }
     }
 
-    fn cancel(&self, params: Option<&[u8]>) {
-        let id = params.and_then(|params| {
-            let raw: &RawValue = serde_json::from_slice(params).ok()?;
-            Object::read(raw).ok()?.get("requestId").map(str::to_owned)
-        });
+    /// An upstream takes back what it asked: by the number that the client knows it under. What was
+    /// not asked of this client is not taken back from it.
+    fn taken_back(&self, line: &Line, params: Option<&[u8]>) -> Option<Bytes> {
+        let wanted = request_id(params)?;
+        let mut asked = lock(&self.asked);
+        let is_it = |asker: &Asker| match asker {
+            Asker::Upstream { line: by, id, .. } => by.is(line) && id.as_json() == wanted,
+            Asker::Gateway(_) => false,
+        };
+        let number = asked.iter().find(|(_, asker)| is_it(asker)).map(|(number, _)| *number)?;
+        asked.remove(&number);
+        let raw: &RawValue = serde_json::from_slice(params?).ok()?;
+        let mut params = Object::read(raw).ok()?;
+        params.set("requestId", number.to_string());
+        Some(params.to_json().into())
+    }
+
+    /// Whether something is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        !lock(&self.under_way).is_empty()
+    }
+
+    /// The client has left: it wants no answer any more.
+    pub(crate) fn cancel_all(&self) {
+        lock(&self.under_way).values().for_each(CancellationToken::cancel);
+    }
+
+    /// The client does not want an answer any more.
+    pub(crate) fn cancel(&self, params: Option<&[u8]>) {
+        let id = request_id(params);
         let cancel = id.and_then(|id| lock(&self.under_way).get(&id).cloned());
         if let Some(cancel) = cancel {
             cancel.cancel();
@@ -167,12 +219,18 @@ impl Session {
 
     pub(crate) async fn line(&self, which: usize) -> Result<Line, LineError> {
         match self.slots.get(which) {
-            Some(slot) => match slot.line().await {
+            Some(slot) => match opened(slot).await {
                 Err(LineError::Era) => self.gateway.modern_line(which).await,
                 line => line,
             },
             None => Err(LineError::Unreachable("there is none".to_owned())),
         }
+    }
+
+    /// The line of this number, which may be heard from a moment before it is in its place. Nothing, if
+    /// it is gone.
+    async fn line_of(&self, which: usize, number: u64) -> Option<Line> {
+        self.slots.get(which)?.numbered(number).await
     }
 
     /// What a question of the newer era says of the client.
@@ -191,7 +249,7 @@ impl Session {
 
     /// Asks the client something; nothing, if it cannot be asked.
     pub(crate) async fn ask_client(
-        &self,
+        self: &Arc<Self>,
         out: &mpsc::Sender<ToClient>,
         method: &str,
         params: Option<Bytes>,
@@ -199,15 +257,47 @@ impl Session {
         let (sender, answer) = oneshot::channel();
         let id = {
             let mut asked = lock(&self.asked);
-            if asked.len() >= ASKED_MAX {
+            if asked.len() >= ASKED_MAX && !forget_left(&mut asked) {
                 return None;
             }
             let id = self.next.fetch_add(1, Ordering::Relaxed);
             asked.insert(id, Asker::Gateway(sender));
             id
         };
+        let mut beside = self.beside_question();
+        beside.numbers.push(id);
         out.send(ToClient::Request { id, method: method.to_owned(), params }).await.ok()?;
         answer.await.ok()
+    }
+
+    /// What upstreams ask the client beside one question.
+    pub(crate) fn beside_question(self: &Arc<Self>) -> Beside {
+        Beside { session: Arc::clone(self), numbers: Vec::new() }
+    }
+
+    /// Remembers the task that a result of the older era is, if it is one.
+    pub(crate) fn remember_task(&self, result: &[u8]) {
+        #[derive(serde::Deserialize)]
+        struct Created {
+            task: Task,
+        }
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Task {
+            task_id: String,
+        }
+
+        let Ok(Created { task }) = serde_json::from_slice(result) else { return };
+        let mut tasks = lock(&self.tasks);
+        if tasks.len() >= TASKS_MAX {
+            tasks.pop_front();
+        }
+        tasks.push_back(task.task_id);
+    }
+
+    /// Whether this client was given a task of this id.
+    pub(crate) fn was_given_task(&self, id: &str) -> bool {
+        lock(&self.tasks).iter().any(|known| known == id)
     }
 
     /// The name that the client gives itself.
@@ -215,22 +305,29 @@ impl Session {
         self.client.as_deref()
     }
 
-    /// What an upstream says, on its way to the client.
+    /// What an upstream says, on its way to the client; nothing, if it is not for this client.
     pub(crate) fn to_client(
         &self,
         line: &Line,
         heard: Heard,
-    ) -> Result<ToClient, (Line, Id<'static>)> {
+    ) -> Result<Option<ToClient>, (Line, Id<'static>)> {
         match heard {
-            Heard::Notification { method, params } => Ok(ToClient::Notification { method, params }),
+            Heard::Notification { method, params } if method == CANCELLED => {
+                let params = self.taken_back(line, params.as_deref());
+                Ok(params.map(|params| ToClient::Notification { method, params: Some(params) }))
+            }
+            Heard::Notification { method, params } => {
+                Ok(Some(ToClient::Notification { method, params }))
+            }
             Heard::Request { id, method, params } => {
                 let mut asked = lock(&self.asked);
-                if asked.len() >= ASKED_MAX {
+                if asked.len() >= ASKED_MAX && !forget_left(&mut asked) {
                     return Err((line.clone(), id));
                 }
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
-                asked.insert(number, Asker::Upstream(line.clone(), id));
-                Ok(ToClient::Request { id: number, method, params })
+                let asker = Asker::Upstream { line: line.clone(), id, is_left: false };
+                asked.insert(number, asker);
+                Ok(Some(ToClient::Request { id: number, method, params }))
             }
         }
     }
@@ -239,6 +336,44 @@ impl Session {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("slots", &self.slots.len()).finish_non_exhaustive()
+    }
+}
+
+/// Forgets the oldest question whose call has ended; says whether there was one.
+fn forget_left(asked: &mut HashMap<u64, Asker>) -> bool {
+    let is_left = |asker: &Asker| matches!(asker, Asker::Upstream { is_left: true, .. });
+    let left = asked.iter().filter(|(_, asker)| is_left(asker)).map(|(number, _)| *number).min();
+    left.is_some_and(|number| asked.remove(&number).is_some())
+}
+
+/// What the client was asked beside a question of its own. With the end of that one, nobody may wait for
+/// the answers any more: they make room for others.
+pub(crate) struct Beside {
+    session: Arc<Session>,
+    numbers: Vec<u64>,
+}
+
+impl Beside {
+    /// Something was asked under this number.
+    pub(crate) fn told(&mut self, told: &ToClient) {
+        if let ToClient::Request { id, .. } = told {
+            self.numbers.push(*id);
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if !self.numbers.is_empty() {
+            let mut asked = lock(&self.session.asked);
+            for number in &self.numbers {
+                match asked.get_mut(number) {
+                    Some(Asker::Upstream { is_left, .. }) => *is_left = true,
+                    Some(Asker::Gateway(_)) => drop(asked.remove(number)),
+                    None => {}
+                }
+            }
+        }
     }
 }
 
@@ -254,21 +389,75 @@ impl Drop for Listed {
     }
 }
 
+/// A line that comes about soon. With several upstreams, one that takes longer is not waited for; it
+/// goes on to come about.
+async fn opened_soon(gateway: &Gateway, slot: &Arc<Slot>) -> Result<Line, LineError> {
+    if gateway.own() <= 1 {
+        return slot.line().await;
+    }
+    let late = |_| Err(LineError::TimedOut);
+    tokio::time::timeout(TOGETHER_TIME, opened(slot)).await.unwrap_or_else(late)
+}
+
+/// A line. One that is not there yet comes about although who waits for it may leave.
+async fn opened(slot: &Arc<Slot>) -> Result<Line, LineError> {
+    if let Some(line) = slot.open_line() {
+        return Ok(line);
+    }
+    let Some(place) = slot.place() else { return Err(LineError::Busy) };
+    let slot = Arc::clone(slot);
+    let opening = tokio::spawn(async move {
+        let line = slot.line().await;
+        drop(place);
+        line
+    });
+    opening.await.unwrap_or(Err(LineError::Lost))
+}
+
+/// Tells the client what an upstream has that was not there when the session began.
+async fn comes_late(session: std::sync::Weak<Session>, which: usize) {
+    let Some(slot) = session.upgrade().and_then(|session| session.slots.get(which).cloned()) else {
+        return;
+    };
+    if slot.line().await.is_err() {
+        return;
+    }
+    let Some(session) = session.upgrade() else { return };
+    session.catalogs.forget();
+    for list in ["tools", "prompts", "resources"] {
+        let method = format!("notifications/{list}/list_changed");
+        // The client may be gone.
+        let _ = session.out.send(ToClient::Notification { method, params: None }).await;
+    }
+}
+
 /// Passes on what belongs to no question, for as long as there is a session.
-async fn listen(session: std::sync::Weak<Session>, which: usize, mut heard: mpsc::Receiver<Heard>) {
-    while let Some(heard) = heard.recv().await {
+async fn listen(
+    session: std::sync::Weak<Session>,
+    which: usize,
+    mut heard: mpsc::Receiver<OnLine>,
+) {
+    while let Some((number, heard)) = heard.recv().await {
         let Some(session) = session.upgrade() else { return };
         if let Heard::Notification { method, .. } = &heard
             && method.ends_with("/list_changed")
         {
             session.catalogs.forget();
         }
-        let Ok(line) = session.line(which).await else { continue };
-        let told = session.to_client(&line, heard);
+        let told = match heard {
+            Heard::Notification { method, params } if method != CANCELLED => {
+                Ok(Some(ToClient::Notification { method, params }))
+            }
+            heard => match session.line_of(which, number).await {
+                Some(line) => session.to_client(&line, heard),
+                None => continue,
+            },
+        };
         let out = session.out.clone();
         drop(session);
         match told {
-            Ok(told) => {
+            Ok(None) => {}
+            Ok(Some(told)) => {
                 if out.send(told).await.is_err() {
                     return;
                 }
@@ -279,6 +468,12 @@ async fn listen(session: std::sync::Weak<Session>, which: usize, mut heard: mpsc
             }
         }
     }
+}
+
+/// The JSON of the id of the request that a notification is about.
+pub(crate) fn request_id(params: Option<&[u8]>) -> Option<String> {
+    let raw: &RawValue = serde_json::from_slice(params?).ok()?;
+    Object::read(raw).ok()?.get("requestId").map(str::to_owned)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

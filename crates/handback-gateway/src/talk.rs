@@ -8,6 +8,7 @@ use handback_mcp::Era;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
+use crate::retry::Delivery;
 use crate::session::Session;
 
 /// Messages that wait for a slow client at most; those after it wait with their upstream.
@@ -47,6 +48,16 @@ pub struct Talk {
     pub out: mpsc::Sender<ToClient>,
     /// The session of an older client.
     pub session: Option<Arc<Session>>,
+    /// Who hears that the answer was handed over.
+    pub delivery: Delivery,
+}
+
+impl Talk {
+    /// The same for what is asked beside the client's question: nobody hears what comes of it.
+    pub(crate) fn without_client(&self) -> Self {
+        let (out, _) = mpsc::channel(1);
+        Self { out, ..self.clone() }
+    }
 }
 
 /// A question, in slices of the message that it came in.

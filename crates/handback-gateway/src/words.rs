@@ -14,6 +14,10 @@ pub(crate) const INVALID_PARAMS: i32 = -32602;
 pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
 
+/// What is told of a result that is over the limit of results. It was stopped while it arrived.
+const TOO_LARGE: &str = "the call was made, but its result is larger than this server takes, and \
+     nothing of it is kept: ask for less of it, or have the limit `result_bytes` raised";
+
 /// An error object.
 pub(crate) fn error(code: i32, message: &str, data: Option<Value>) -> Bytes {
     let mut error = json!({"code": code, "message": message});
@@ -63,6 +67,7 @@ pub(crate) fn refusal(era: Era, refusal: &Refusal) -> Answer {
         Refusal::Cancelled | Refusal::Unavailable => {
             (INTERNAL_ERROR, refusal.to_string(), refusal.reason())
         }
+        Refusal::TooLarge => return tool_error(era, TOO_LARGE, refusal.reason()),
         other => return tool_error(era, &other.to_string(), other.reason()),
     };
     refused(code, &message, Some(json!({"reason": reason})))
@@ -85,10 +90,25 @@ pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'st
         LineError::TooLarge => {
             (format!("the answer of the server `{upstream}` is too large"), "too_large")
         }
+        LineError::Disk => {
+            let why = "is large, and there is no room to set it aside";
+            (format!("the answer of the server `{upstream}` {why}"), "no_room")
+        }
+        LineError::Refused(status) => (
+            format!("the server `{upstream}` refused to be asked, with status {status}"),
+            "refused",
+        ),
         LineError::Busy => (format!("the server `{upstream}` is busy"), "busy"),
         LineError::Era => {
             (format!("the server `{upstream}` speaks another revision of the protocol"), "era")
         }
         _ => (format!("the server `{upstream}` does not speak the protocol"), "protocol"),
     }
+}
+
+/// Whether a question changes or shows what belongs to a connection of the older era, and not to one
+/// caller: how much is logged, which resources are watched, all tasks.
+pub(crate) fn is_for_all(method: &str) -> bool {
+    matches!(method, "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
+        || method.starts_with("tasks/")
 }

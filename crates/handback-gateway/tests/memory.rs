@@ -5,12 +5,15 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use bytes::Bytes;
-use handback_gateway::upstream::{Answer, Ask, Line, Opening, Place, Raw, Spec};
+use handback_gateway::upstream::{Answer, Ask, Line, LineError, Opening, Place, Raw, Spec};
 use handback_page::json::ByteSource as _;
 use tokio::sync::mpsc;
 
 /// Bytes of an answer.
 const LARGE: u64 = 128 << 20;
+
+/// One that is larger than answers may be.
+const GIGABYTE: u64 = 1 << 30;
 
 /// Bytes that the process may grow by meanwhile: those that an answer may have in memory, and a few
 /// buffers, threads and the like.
@@ -24,6 +27,7 @@ fn spec(place: Place) -> Spec {
         answer_bytes_max: 2 * LARGE,
         memory_bytes_max: 4 << 20,
         spool: std::env::temp_dir(),
+        is_shared: false,
     }
 }
 
@@ -62,20 +66,27 @@ fn serve(head: &'static str, tail: &'static str) -> String {
     format!("http://{address}/")
 }
 
-async fn check(name: &str, place: Place, quotes: u64) {
-    let (sender, _spontaneous) = mpsc::channel(1);
-    let line = Line::open(&spec(place), Opening::Modern, sender).await.expect("a line");
-    let ask = Ask {
-        method: "large".to_owned(),
-        params: Some(Bytes::from(format!("{{\"bytes\":{LARGE}}}"))),
+fn ask(method: &str, bytes: u64) -> Ask {
+    Ask {
+        method: method.to_owned(),
+        params: Some(Bytes::from(format!("{{\"bytes\":{bytes}}}"))),
         headers: Vec::new(),
         heard: None,
         subscription: None,
         time_limit: None,
-    };
+    }
+}
+
+async fn open(place: Place) -> Line {
+    let (sender, _spontaneous) = mpsc::channel(1);
+    Line::open(&spec(place), Opening::Modern, sender).await.expect("a line")
+}
+
+async fn check(name: &str, place: Place, quotes: u64) {
+    let line = open(place).await;
     forget_peak();
     let before = peak();
-    let answer = line.ask(ask).await.expect("an answer");
+    let answer = line.ask(ask("large", LARGE)).await.expect("an answer");
     let growth = peak() - before;
     let Answer::Result(raw @ Raw::File { .. }) = answer else { panic!("a result in a file") };
     let size = raw.size_bytes();
@@ -85,12 +96,26 @@ async fn check(name: &str, place: Place, quotes: u64) {
     assert!(growth < GROWTH_MAX, "{name} grew by {} KiB", growth >> 10);
 }
 
+/// A line of a gigabyte is refused, and is nowhere. So much is not read to its end: of what was asked
+/// beside it, nothing is known.
+async fn check_gigabyte(place: Place) {
+    let line = open(place).await;
+    forget_peak();
+    let before = peak();
+    let (large, other) = tokio::join!(line.ask(ask("large", GIGABYTE)), line.ask(ask("pid", 0)));
+    let growth = peak() - before;
+    assert_eq!(large.err(), Some(LineError::TooLarge));
+    assert_eq!(other.err(), Some(LineError::Lost));
+    assert!(growth < GROWTH_MAX, "a gigabyte grew by {} KiB", growth >> 10);
+}
+
 #[tokio::test]
 async fn large_answers_are_never_in_memory() {
     let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/peers/peer.py").to_owned();
     let args = vec!["-u".to_owned(), peer];
     let program = Place::Command { program: "python3".to_owned(), args, env: Vec::new() };
-    check("a program", program, 0).await;
+    check("a program", program.clone(), 0).await;
+    check_gigabyte(program).await;
     let http = |url: String| Place::Http { url, headers: Vec::new() };
     let json = serve("content-type: application/json\r\n\r\n", "");
     check("JSON", http(json), 2).await;

@@ -21,6 +21,7 @@
 //! | [`seal`], `sse` | ids of events, as tokens of their owner |
 //! | `late` | keeps the connection up until rmcp says the first thing |
 //! | [`front`] | all of it in order |
+//! | [`wire`] | messages as bytes, for what is passed on |
 //!
 //! # Security
 //!
@@ -37,13 +38,21 @@ pub mod seal;
 pub mod server;
 pub mod sessions;
 mod sse;
-pub mod wire;
 
 use std::sync::Arc;
 
 pub use era::Era;
 pub use front::{Front, FrontOptions, Stores};
 pub use server::{About, Changes, McpServer};
+
+/// Messages as bytes, for what is passed on.
+///
+/// They are read in a crate without IO: see [`handback_wire`].
+pub mod wire {
+    pub use handback_wire::{
+        Id, MAX_ID_BYTES, MAX_MEMBERS, MAX_METHOD_BYTES, Message, MessageError, Object, ObjectError,
+    };
+}
 
 /// What tells the time, in milliseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;

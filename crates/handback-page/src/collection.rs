@@ -55,12 +55,28 @@ pub trait Collection: Debug + Send + Sync {
         Ok(Located::NotJson)
     }
 
+    /// How the item at a place, as in [`Row::place`], is found by others than by its key. Nothing where
+    /// that is not known.
+    fn whereabouts(&self, _place: &[Scalar]) -> Whereabouts {
+        Whereabouts::default()
+    }
+
     /// For people who look at what there is.
     ///
     /// # Errors
     ///
     /// [`CollectionError`] if the source cannot be read.
     fn about(&self) -> Result<About, CollectionError>;
+}
+
+/// How an item is found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "collections make it")]
+pub struct Whereabouts {
+    /// By its number in the order of the collection, from 0.
+    pub number: Option<u64>,
+    /// By a pointer that [`Collection::value_at`] takes.
+    pub pointer: Option<Pointer>,
 }
 
 /// What takes the rows of a [`scan`](Collection::scan).

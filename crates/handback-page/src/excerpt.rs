@@ -60,15 +60,7 @@ impl Excerpt {
         extent: Extent,
     ) -> Result<Self, CollectionError> {
         let first = window::read(source, value.start..value.end.min(value.start + 1))?;
-        let kind = match first.first() {
-            Some(b'[') => "array",
-            Some(b'{') => "object",
-            Some(b'"') => "string",
-            Some(b't' | b'f') => "boolean",
-            Some(b'n') => "null",
-            _ => "number",
-        };
-        Self::of(source, value, kind, extent)
+        Self::of(source, value, kind(first.first().copied()), extent)
     }
 
     /// Of what is in these bytes of a source.
@@ -98,6 +90,18 @@ impl Excerpt {
         bytes.drain(..inside);
         let text = String::from_utf8(bytes).map_err(|_| CollectionError::Changed)?;
         Ok(Self { kind, size_bytes, from: from + inside as u64, text: Some(text) })
+    }
+}
+
+/// What a JSON value is that starts with this byte.
+pub(crate) const fn kind(first: Option<u8>) -> &'static str {
+    match first {
+        Some(b'[') => "array",
+        Some(b'{') => "object",
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "boolean",
+        Some(b'n') => "null",
+        _ => "number",
     }
 }
 

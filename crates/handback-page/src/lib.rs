@@ -20,7 +20,7 @@ pub mod text;
 
 pub use collection::{
     About, Collection, CollectionError, Columns, Fetch, Fetched, ItemText, Places, Query, Row,
-    Search, Served, Sink, Window,
+    Search, Served, Sink, Whereabouts, Window,
 };
 pub use excerpt::{Excerpt, Extent, Located};
 pub use filter::{Filter, Member};

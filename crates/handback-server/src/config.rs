@@ -39,6 +39,9 @@ pub struct Upstream {
     pub name: String,
     /// Where it is.
     pub place: Place,
+    /// Whether all callers share one connection of the older era, on which it cannot ask them
+    /// anything.
+    pub is_shared: bool,
 }
 
 /// What a server is configured with.
@@ -193,7 +196,7 @@ impl ServerConfig {
 
     /// Stands before this server as well.
     pub fn upstream(mut self, upstream: Upstream) -> Self {
-        let Upstream { name, place } = upstream;
+        let Upstream { name, place, is_shared } = upstream;
         let spool = match &self.store {
             StoreChoice::Embedded(path) => path.with_file_name("spool"),
             StoreChoice::Memory => std::env::temp_dir(),
@@ -205,6 +208,7 @@ impl ServerConfig {
             answer_bytes_max: MAX_RESULT_BYTES as u64,
             memory_bytes_max: gateway::MEMORY_BYTES_MAX,
             spool,
+            is_shared,
         });
         self
     }

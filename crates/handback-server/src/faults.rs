@@ -10,10 +10,11 @@ use handback_store::{
     Batch, Kv, KvBatch, KvError, Log, LogId, Millis, ReadLimit, Record, StoreError,
 };
 
-/// Where a process kills itself, as kill -9 does: before or after its n-th commit of a stream, or
-/// its n-th step in the record of calls, counted from 1.
+/// Where a process kills itself, as kill -9 does, or stands still until it is told to go on: before
+/// or after its n-th commit of a stream, or its n-th step in the record of calls, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KillPoint {
+    is_still: bool,
     is_after: bool,
     write: Write,
     number: u64,
@@ -28,7 +29,10 @@ enum Write {
 
 /// A text that is no [`KillPoint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not `before-commit:N`, `after-commit:N`, `before-step:N` nor `after-step:N`")]
+#[error(
+    "not `before-commit:N`, `after-commit:N`, `before-step:N` nor `after-step:N`, \
+     with `still-` before it or without"
+)]
 #[non_exhaustive]
 pub struct BadKillPoint;
 
@@ -36,6 +40,10 @@ impl FromStr for KillPoint {
     type Err = BadKillPoint;
 
     fn from_str(text: &str) -> Result<Self, BadKillPoint> {
+        let (is_still, text) = match text.strip_prefix("still-") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
         let (name, number) = text.split_once(':').ok_or(BadKillPoint)?;
         let (is_after, write) = match name {
             "before-commit" => (false, Write::Commit),
@@ -44,7 +52,8 @@ impl FromStr for KillPoint {
             "after-step" => (true, Write::Step),
             _ => return Err(BadKillPoint),
         };
-        Ok(Self { is_after, write, number: number.parse().map_err(|_| BadKillPoint)? })
+        let number = number.parse().map_err(|_| BadKillPoint)?;
+        Ok(Self { is_still, is_after, write, number })
     }
 }
 
@@ -81,11 +90,11 @@ impl Count {
     fn over<T>(&self, write: impl FnOnce() -> T) -> T {
         let is_it = self.writes.fetch_add(1, Ordering::Relaxed) + 1 == self.point.number;
         if is_it && !self.point.is_after {
-            die();
+            self.point.act();
         }
         let done = write();
-        if is_it {
-            die();
+        if is_it && self.point.is_after {
+            self.point.act();
         }
         done
     }
@@ -103,11 +112,19 @@ impl<T> fmt::Debug for Killing<T> {
     }
 }
 
-fn die() -> ! {
-    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-    // Until the signal has come.
-    loop {
-        std::thread::park();
+impl KillPoint {
+    fn act(self) {
+        let own = rustix::process::getpid();
+        if self.is_still {
+            // All of the process stands still, until somebody sends the signal to go on.
+            let _ = rustix::process::kill_process(own, rustix::process::Signal::STOP);
+            return;
+        }
+        let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
+        // Until the signal has come.
+        loop {
+            std::thread::park();
+        }
     }
 }
 
@@ -171,12 +188,23 @@ mod tests {
     #[test]
     fn points_are_named() {
         let point = |text: &str| text.parse::<KillPoint>();
-        let at = |is_after, write, number| Ok(KillPoint { is_after, write, number });
+        let at =
+            |is_after, write, number| Ok(KillPoint { is_still: false, is_after, write, number });
         assert_eq!(point("before-commit:3"), at(false, Write::Commit, 3));
         assert_eq!(point("after-commit:1"), at(true, Write::Commit, 1));
         assert_eq!(point("before-step:1"), at(false, Write::Step, 1));
         assert_eq!(point("after-step:2"), at(true, Write::Step, 2));
-        for bad in ["", "after-commit", "after-commit:", "after-commit:x", "now:1"] {
+        let still = KillPoint { is_still: true, is_after: true, write: Write::Step, number: 2 };
+        assert_eq!(point("still-after-step:2"), Ok(still));
+        for bad in [
+            "",
+            "still-",
+            "still-now:1",
+            "after-commit",
+            "after-commit:",
+            "after-commit:x",
+            "now:1",
+        ] {
             assert_eq!(point(bad), Err(BadKillPoint), "{bad}");
         }
     }

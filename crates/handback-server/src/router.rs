@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 
 use crate::identity::Identity;
 use crate::limits::Limits;
-use crate::revoke;
 use crate::tools::Tools;
+use crate::{metrics, revoke};
 
 /// Everything that answers.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Router {
             return self.streams.handle(request, &VerifiedPrincipal::unauthenticated()).await;
         }
         let is_tool = path == MCP || tools::is_ours(path) || revoke::is_ours(path);
-        if is_tool || path == duplex::PATH || path.starts_with(PREFIX) {
+        if is_tool || path == metrics::PATH || path == duplex::PATH || path.starts_with(PREFIX) {
             return self.for_callers(request).await;
         }
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -152,6 +152,7 @@ impl Router {
             Ok(caller) => caller,
             Err(refusal) => {
                 tracing::debug!(reason = refusal.reason(), "a caller was refused");
+                self.tools.pipeline.metrics().unidentified.increment();
                 return self.identity.refused(refusal);
             }
         };
@@ -167,6 +168,9 @@ impl Router {
         }
         if tools::is_ours(request.uri().path()) {
             return tools::handle(request, &caller, &self.tools.pipeline).await;
+        }
+        if request.uri().path() == metrics::PATH {
+            return metrics::handle(request.method(), &caller, &self.tools.pipeline).await;
         }
         if revoke::is_ours(request.uri().path()) {
             let Tools { gate, time, .. } = &self.tools;

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handback_gateway::front;
+use handback_gateway::upstream::Place;
+use handback_gateway::{Gateway, Options, front};
 use handback_identity::{InvalidIdentity, UnixPeers};
 use handback_mcp::server::StdioError;
 use handback_store::{
@@ -19,11 +20,12 @@ use handback_surface::guard::Guard;
 use handback_surface::streams::{
     Clock, Mode, Settings, StreamRoutes, Streams, SubscriptionSettings, Targets,
 };
-use handback_token::{Sealer, SealerError};
+use handback_token::{KeyRing, Mode as TokenMode, Sealer, SealerError, UnixTime};
+use handback_tool::Metrics;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::config::{ServerConfig, StoreChoice};
+use crate::config::{ServerConfig, StoreChoice, Upstream};
 use crate::identity::{Identity, IdentityError};
 use crate::keys::{self, KeyError, StoreKeys};
 use crate::router::Router;
@@ -262,6 +264,10 @@ impl Server {
         if tokio::time::timeout(DUPLEX_DRAIN_TIME, self.router.duplex.drained()).await.is_err() {
             tracing::warn!("duplex connections were cut that did not end in time");
         }
+        let pipeline = &self.router.tools.pipeline;
+        if tokio::time::timeout(CALLS_DRAIN_TIME, pipeline.settled()).await.is_err() {
+            tracing::warn!("calls were cut that did not end in time");
+        }
         sweeper.abort();
         let streams = self.streams;
         let stopped = tokio::task::spawn_blocking(move || streams.stop());
@@ -274,6 +280,9 @@ const SOCKET_DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// How long duplex connections may take to end, once they were told to.
 const DUPLEX_DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// How long calls may take to come to their record whose callers have left.
+const CALLS_DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// How often the store is cleared of what is over.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -324,13 +333,56 @@ pub async fn serve_stdio(config: ServerConfig, uid: u32) -> Result<(), StartErro
     let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
     let tools = Tools::open(ToolParts::of(config, kv, keys.data, sealer), &time)?;
     let caller = peers.caller(uid);
+    let is_direct = tools.gateway.as_ref().is_some_and(Gateway::is_direct);
     match tools.gateway {
         None => Ok(tools.server.for_caller(caller).serve_stdio().await?),
         Some(gateway) => {
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-            Ok(front::stdio::serve(gateway, caller, input, output).await?)
+            let served = front::stdio::serve(gateway, caller, input, output).await;
+            if !is_direct {
+                tell_sums(tools.pipeline.metrics());
+            }
+            Ok(served?)
         }
     }
+}
+
+/// Passes on what comes on standard input to a server that runs already, and what it says to standard
+/// output, until the input ends. Nothing is kept here: journal, keys and held results are the
+/// server's.
+///
+/// # Errors
+///
+/// [`StartError`].
+pub async fn connect_stdio(url: String, headers: Vec<(String, String)>) -> Result<(), StartError> {
+    let now = UnixTime::from_secs(clock::now_ms() / 1000);
+    // Nothing is sealed under it that leaves this process.
+    let ring = KeyRing::generate(&mut rand::rng(), TokenMode::Sealed, now);
+    let place = Place::Http { url, headers };
+    let options = Options { is_direct: true, ..Options::default() };
+    let upstream = Upstream { name: "server".to_owned(), place, is_shared: false };
+    let config = ServerConfig::in_memory(ring).upstream(upstream).gateway(options);
+    // Who calls is told by the credential, to the server.
+    serve_stdio(config, 0).await
+}
+
+/// Where the sums of a run are told, by the target of the event.
+pub const SUMS: &str = "handback::sums";
+
+/// What there is no endpoint for is told at the end, in one line.
+fn tell_sums(metrics: &Metrics) {
+    tracing::info!(
+        target: SUMS,
+        calls = metrics.calls(),
+        replays = metrics.replays(),
+        joins = metrics.joins(),
+        refusals = metrics.refusals(),
+        results_held = metrics.held_results.get(),
+        bytes_held = metrics.held_result_bytes.get(),
+        bytes_given = metrics.given_bytes.get(),
+        tokens_saved = metrics.saved_tokens.get(),
+        "sums of this run"
+    );
 }
 
 /// What tells the time.

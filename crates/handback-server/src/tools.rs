@@ -1,8 +1,8 @@
 //! Tools: the pipeline, what it stands on, and the surfaces that it has.
 
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,6 +135,15 @@ pub enum ToolsError {
     /// The tools over collections.
     #[error(transparent)]
     Collections(#[from] AqlError),
+    /// Where large answers of upstreams are set aside.
+    #[error("cannot make {path}, where large answers are set aside")]
+    Spool {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// The audit.
     #[error("cannot write the audit to {path}")]
     Audit {
@@ -186,6 +195,11 @@ impl Tools {
                 clock: Arc::clone(&clock),
             };
             aql_tools::register(&mut registry, aql)?;
+        }
+        for spec in &parts.upstreams {
+            // What is in it has no name, and is the upstream's word for word.
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&spec.spool);
+            made.map_err(|source| ToolsError::Spool { path: spec.spool.clone(), source })?;
         }
         let parts_of_calls = PipelineParts {
             registry: registry.permissions(permissions),

@@ -62,7 +62,7 @@ pub use ring::{
     SlotState, UnwrapError, WrappedKey,
 };
 pub use sealer::{
-    Bound, KeyedPurpose, Opened, SealError, Sealer, SealerConfig, SealerError, Token,
+    Bound, KeyedPurpose, Opened, SealError, Sealer, SealerConfig, SealerError, Tallied, Token,
 };
 pub use state::{
     EncodeStateError, OpenedState, RequestState, RequestStateBinding, RequestStateCodec,

@@ -76,7 +76,8 @@ impl AuditLine<'_> {
     pub(crate) fn refuse(&mut self, refusal: &Refusal) {
         let is_cancelled = *refusal == Refusal::Cancelled;
         self.decision = Some(if is_cancelled { "cancelled" } else { "refused" });
-        self.reason = Some(refusal.reason());
+        // What was noted on the way is more exact.
+        self.reason.get_or_insert_with(|| refusal.reason());
     }
 }
 

@@ -84,6 +84,7 @@ pub struct CallContext {
     pub(crate) events: Option<EventSink>,
     pub(crate) abilities: Abilities,
     pub(crate) log_level: Option<String>,
+    pub(crate) budget_bytes: Option<usize>,
     pub(crate) noted: Noted,
     /// Events that were handed on.
     pub(crate) emitted: AtomicU64,
@@ -158,6 +159,14 @@ impl CallContext {
     #[must_use]
     pub const fn abilities(&self) -> Abilities {
         self.abilities
+    }
+
+    /// Bytes that the client takes in one answer, if that is known: those of a text inside of JSON,
+    /// where quotes, backslashes and control characters take more than one. A tool that can go on in
+    /// another answer keeps to it.
+    #[must_use]
+    pub const fn budget_bytes(&self) -> Option<usize> {
+        self.budget_bytes
     }
 
     /// From which level on the caller wants log lines, if it said so.

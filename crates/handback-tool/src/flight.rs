@@ -36,6 +36,14 @@ impl Flights {
         }
     }
 
+    /// Waits until no call is under way.
+    pub(crate) async fn settled(&self) {
+        loop {
+            let Some(call) = self.lock().keys().next().copied() else { return };
+            self.end_of(call).await;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<CallId, watch::Receiver<()>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

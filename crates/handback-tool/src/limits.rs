@@ -11,6 +11,12 @@ use crate::request::Refusal;
 /// Calls of one caller under way at a time.
 pub const IN_FLIGHT_MAX: usize = 64;
 
+/// Questions of one caller under way at a time that are no calls: clients ask for a few lists at once.
+pub const QUESTIONS_MAX: usize = 64;
+
+/// Subscriptions of one caller at a time: a client has one.
+pub const LISTENERS_MAX: usize = 16;
+
 /// How fast one caller may call: a bucket of `burst` calls, which fills at `per_second`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "written as a literal")]

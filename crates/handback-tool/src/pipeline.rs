@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use handback_identity::{Caller, VerifiedPrincipal};
-use handback_store::held::HeldStore;
+use handback_store::held::{HeldError, HeldStore};
 use handback_store::journal::{
     self, CallRequest, Journal, JournalError, JournalScope, Redemption, Reservation, Reserved,
 };
 use handback_store::revocations::Revocations;
 use handback_store::{Kv, Millis};
-use handback_token::{Operation, Reason, Sealer, UnixTime, args_fingerprint};
+use handback_token::{
+    Cursor, Operation, Reason, Resume, Sealer, State, UnixTime, args_fingerprint,
+};
 use rand::RngExt as _;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -29,7 +31,8 @@ use crate::continuation::{Binding, Brought, Memory, RoundId, page_fingerprint};
 use crate::duplex::DuplexEnds;
 use crate::flight::{Flight, Flights};
 use crate::input::{Answers, Inputs};
-use crate::limits::{Place, Places, Rate, Rates};
+use crate::limits::{LISTENERS_MAX, Place, Places, QUESTIONS_MAX, Rate, Rates};
+use crate::metrics::{Counted, Elsewhere, Metrics};
 use crate::outcome::{Outcome, Position, ToolError};
 use crate::record::Recorded;
 use crate::registry::{Registered, Registry};
@@ -48,6 +51,9 @@ pub const MAX_RESULT_BYTES: usize = 256 << 20;
 
 /// Bytes of a record at most, of each byte of a result: the result, and what JSON makes of it.
 const RECORD_BYTES_PER_BYTE: usize = 2;
+
+/// Rows that are looked at to count what is held: some tenths of a second, each time somebody reads.
+const HELD_ROWS_MAX: usize = 100_000;
 
 /// How long a call that somebody else is at is waited for, before it is looked at again.
 const JOIN_PAUSE: Duration = Duration::from_millis(25);
@@ -88,8 +94,12 @@ pub struct Pipeline {
 pub(crate) struct Shared {
     pub(crate) parts: PipelineParts,
     places: Places,
-    rates: Rates,
+    /// For what is no call.
+    pub(crate) questions: Places,
+    pub(crate) listeners: Places,
+    pub(crate) rates: Rates,
     flights: Flights,
+    metrics: Arc<Metrics>,
 }
 
 impl fmt::Debug for Pipeline {
@@ -107,9 +117,38 @@ impl Pipeline {
 
     /// One whose callers may call as fast as this.
     #[must_use]
-    pub fn with_rate(parts: PipelineParts, rate: Rate) -> Self {
+    pub fn with_rate(mut parts: PipelineParts, rate: Rate) -> Self {
         let (places, rates) = (Places::new(parts.in_flight_max), Rates::new(rate));
-        Self { shared: Arc::new(Shared { parts, places, rates, flights: Flights::default() }) }
+        let metrics = Arc::new(Metrics::default());
+        parts.audit = Arc::new(Counted { sink: parts.audit, metrics: Arc::clone(&metrics) });
+        let flights = Flights::default();
+        let (questions, listeners) = (Places::new(QUESTIONS_MAX), Places::new(LISTENERS_MAX));
+        let shared = Shared { parts, places, questions, listeners, rates, flights, metrics };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Waits until no call is under way that is recorded: who asked for it may have left.
+    pub async fn settled(&self) {
+        self.shared.flights.settled().await;
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.shared.metrics
+    }
+
+    /// Everything that is counted, as Prometheus reads it. Blocks: what is held is counted now.
+    ///
+    /// # Errors
+    ///
+    /// [`HeldError`] if the store does not answer.
+    pub fn metrics_text(&self) -> Result<String, HeldError> {
+        let PipelineParts { sealer, held, clock, .. } = &self.shared.parts;
+        let tokens =
+            [sealer.tallied::<Cursor>(), sealer.tallied::<State>(), sealer.tallied::<Resume>()];
+        let held = held.tally(HELD_ROWS_MAX, clock.now_ms())?;
+        Ok(self.shared.metrics.text(&Elsewhere { tokens, held }))
     }
 
     /// What can be called.
@@ -382,6 +421,7 @@ impl Shared {
             return Ok(Turn::Make(Permit::default()));
         };
         let until = tokio::time::Instant::now() + waits.time_limit;
+        let mut has_joined = false;
         loop {
             let journal = Arc::clone(&self.parts.journal);
             let reserve = move |_: &CallJournal, now_ms| {
@@ -401,6 +441,9 @@ impl Shared {
                 Reserved::Ambiguous { .. } => return Err(Refusal::Ambiguous),
                 Reserved::InFlight { call_id, is_here } => (call_id, is_here),
             };
+            if !std::mem::replace(&mut has_joined, true) {
+                self.metrics.joins.increment();
+            }
             let over = async {
                 if is_here {
                     self.flights.end_of(call_id).await;
@@ -551,8 +594,17 @@ impl Shared {
         permit: &Permit,
         cancel: CancellationToken,
     ) -> CallContext {
-        let Request { caller, operation, name, events, abilities, log_level, noted, .. } =
-            &call.request;
+        let Request {
+            caller,
+            operation,
+            name,
+            events,
+            abilities,
+            log_level,
+            budget_bytes,
+            noted,
+            ..
+        } = &call.request;
         let reservation = permit.reservation.as_ref();
         CallContext {
             principal: caller.principal().clone(),
@@ -575,6 +627,7 @@ impl Shared {
             events: events.clone(),
             abilities: *abilities,
             log_level: log_level.clone(),
+            budget_bytes: *budget_bytes,
             noted: Arc::clone(noted),
             emitted: AtomicU64::new(0),
         }

@@ -113,6 +113,11 @@ impl Registry {
         Ok(())
     }
 
+    /// Everything, whoever may call it, in the order in which it was added.
+    pub fn all(&self) -> impl Iterator<Item = &Definition> {
+        self.order.iter().map(|entry| &entry.definition)
+    }
+
     /// What this caller may call, in the order in which it was added.
     pub fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Definition> {
         let entries = self.order.iter().map(|entry| &entry.definition);

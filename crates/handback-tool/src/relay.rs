@@ -50,6 +50,8 @@ pub struct Relay {
     pub operation: Operation,
     /// The name that it goes by here.
     pub name: String,
+    /// The name that the upstream has for it: what is recorded goes by it.
+    pub own_name: String,
     /// The upstream that has it.
     pub upstream: String,
     /// The idempotency key, if there is one.
@@ -113,6 +115,7 @@ pub struct Claim {
 pub struct Entered {
     shared: Arc<Shared>,
     request: Request,
+    own_name: String,
     entry: Option<Entry>,
     place: Option<Place>,
     revocations: Revocations,
@@ -159,7 +162,8 @@ impl Pipeline {
     ///
     /// [`Refusal`].
     pub async fn enter(&self, relay: Relay) -> Result<Entered, Refusal> {
-        let Relay { caller, surface, operation, name, upstream, key, state, cancel } = relay;
+        let Relay { caller, surface, operation, name, own_name, upstream, key, state, cancel } =
+            relay;
         let arguments = Arguments::Given(Value::Null);
         let mut request = Request::new(caller, surface, operation, name, arguments).cancel(cancel);
         request.upstream = Some(upstream);
@@ -175,7 +179,7 @@ impl Pipeline {
                 let revocations = parts.revocations.current(now_ms).await;
                 let shared = Arc::clone(&self.shared);
                 let (entry, place) = (Some(entry), Some(place));
-                Ok(Entered { shared, request, entry, place, revocations, now_ms })
+                Ok(Entered { shared, request, own_name, entry, place, revocations, now_ms })
             }
             Err(refusal) => {
                 entry.end_relayed(&Err(&refusal));
@@ -200,6 +204,11 @@ impl Entered {
     #[must_use]
     pub fn held(&self) -> &CallHeld {
         &self.shared.parts.held
+    }
+
+    /// Gives a call that has no key one that the gateway chose.
+    pub fn keyed(&mut self, key: String) {
+        self.request.key.get_or_insert(key);
     }
 
     /// The time of the call.
@@ -292,7 +301,8 @@ impl Entered {
 
     /// What the journal is to know of it.
     fn wanted(&self, claim: &Claim) -> Option<CallRequest> {
-        let Request { caller, operation, name, upstream, key, .. } = &self.request;
+        let Request { caller, operation, upstream, key, .. } = &self.request;
+        let name = &self.own_name;
         let (principal, upstream) = (caller.principal(), upstream.as_deref());
         let wanted = match (claim.round, key) {
             (Some(id), _) if claim.is_single_use => {

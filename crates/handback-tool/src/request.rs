@@ -30,6 +30,7 @@ pub struct Request {
     pub(crate) upstream: Option<String>,
     pub(crate) abilities: Abilities,
     pub(crate) log_level: Option<String>,
+    pub(crate) budget_bytes: Option<usize>,
     pub(crate) cancel: CancellationToken,
     pub(crate) events: Option<EventSink>,
     pub(crate) runs_on: bool,
@@ -131,6 +132,7 @@ impl Request {
             upstream: None,
             abilities: Abilities::default(),
             log_level: None,
+            budget_bytes: None,
             cancel: CancellationToken::new(),
             events: None,
             runs_on: false,
@@ -166,6 +168,13 @@ impl Request {
     /// From which level on the caller wants log lines.
     pub fn log_level(mut self, level: impl Into<String>) -> Self {
         self.log_level = Some(level.into());
+        self
+    }
+
+    /// Bytes that the client takes in one answer, for tools that can go on in another one: those of a
+    /// text inside of JSON.
+    pub const fn budget_bytes(mut self, bytes: usize) -> Self {
+        self.budget_bytes = Some(bytes);
         self
     }
 

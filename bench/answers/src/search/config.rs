@@ -1,40 +1,42 @@
-//! Scripts for the configuration. Its members are the items; what is inside of them is reached by
-//! dotted paths, which follow the shape that the first page shows.
+//! Scripts for the configuration. What is inside of it is reached by pointers, which follow the shape
+//! that the first page shows.
 
 use anyhow::Result;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{no_script, only, write_held};
+use super::{each, no_script, write_held};
 use crate::data::DataSet;
 use crate::reader::Reader;
 
 pub(super) fn answer(id: &str, reader: &mut Reader<'_>) -> Result<Value> {
     match id {
         "config-one" => {
-            let service = "production.regions.eu-west-1.services.payments-api";
-            at(reader, &format!("{service}.probes.readiness.timeoutSeconds"))
+            let service = format!("{}/payments-api", services("production", "eu-west-1"));
+            reader.value(&format!("{service}/probes/readiness/timeoutSeconds"))
         }
         "config-many" => {
-            let services = services(reader, "production", "us-east-1")?;
-            let many = services.iter().filter(|(_, one)| one["replicas"].as_u64() > Some(8));
-            Ok(many.map(|(name, _)| name.as_str()).collect())
+            let place = services("production", "us-east-1");
+            let params = json!({
+                "filter": {"value.replicas": {"gt": 8}},
+                "fields": ["key"],
+                "first": 100,
+            });
+            Ok(each(&reader.items_at(&place, "query_elements", params)?, "/key").into())
         }
         "config-flags" => {
-            let params = json!({"filter": {"key": "flags"}});
-            let flags = only(&reader.items("query_elements", params)?, "/value");
-            let flags = flags.as_array().map(Vec::as_slice).unwrap_or_default();
-            let full = flags.iter().filter(|flag| flag["owner"] == "growth");
-            let full = full.filter(|flag| flag["percent"].as_u64() >= Some(90));
-            Ok(full.map(|flag| flag["name"].clone()).collect())
+            let filter = json!({"owner": "growth", "percent": {"gte": 90}});
+            let params = json!({"filter": filter, "fields": ["name"], "first": 100});
+            Ok(each(&reader.items_at("/flags", "query_elements", params)?, "/name").into())
         }
         "config-compare" => {
-            let here = services(reader, "production", "eu-west-1")?;
-            let there = services(reader, "staging", "eu-west-1")?;
-            let tag = |service: &Value| service.pointer("/image/tag").cloned();
-            let differ = here
-                .iter()
-                .filter(|(name, one)| there.get(*name).is_some_and(|other| tag(other) != tag(one)));
-            Ok(differ.map(|(name, _)| name.as_str()).collect())
+            let here = tags(reader, "production")?;
+            let there = tags(reader, "staging")?;
+            let tag = |service: &Value| service.pointer("/value/image/tag").cloned();
+            let differs = |one: &&Value| {
+                let other = there.iter().find(|other| other["key"] == one["key"]);
+                other.is_some_and(|other| tag(other) != tag(one))
+            };
+            Ok(here.iter().filter(differs).map(|one| one["key"].clone()).collect())
         }
         "config-edit" => {
             let path = "/environments/production/regions/eu-west-1/services/checkout-api/replicas";
@@ -46,19 +48,14 @@ pub(super) fn answer(id: &str, reader: &mut Reader<'_>) -> Result<Value> {
     }
 }
 
-/// The services of a region, all of them: no operation looks inside of one item.
-fn services(
-    reader: &mut Reader<'_>,
-    environment: &str,
-    region: &str,
-) -> Result<Map<String, Value>> {
-    let services = at(reader, &format!("{environment}.regions.{region}.services"))?;
-    Ok(services.as_object().cloned().unwrap_or_default())
+/// Where the services of a region are.
+fn services(environment: &str, region: &str) -> String {
+    format!("/environments/{environment}/regions/{region}/services")
 }
 
-/// What is at a path in the environments.
-fn at(reader: &mut Reader<'_>, path: &str) -> Result<Value> {
-    let params = json!({"filter": {"key": "environments"}, "fields": [format!("value.{path}")]});
-    let items = reader.items("query_elements", params)?;
-    Ok(only(&items, &format!("/value/{}", path.replace('.', "/"))))
+/// The services of a region, with their tags.
+fn tags(reader: &mut Reader<'_>, environment: &str) -> Result<Vec<Value>> {
+    let place = services(environment, "eu-west-1");
+    let params = json!({"fields": ["key", "value.image.tag"], "first": 100});
+    reader.items_at(&place, "list_elements", params)
 }

@@ -20,8 +20,8 @@ use crate::upstream::WRITE;
 /// Answers a question. Null is "I do not know"; for questions that write, the upstream knows.
 pub(crate) fn answer(question: &Question, reader: &mut Reader<'_>) -> Result<Value> {
     let id = question.id.as_str();
-    if id.ends_with("-first") {
-        // It is on the first page.
+    if id == "log-first" {
+        // What a text begins with is on the first page.
         return Ok(plain::answer(id, &Known::from_text(question.data, &reader.page)));
     }
     match question.data {

@@ -145,6 +145,7 @@ impl Asker {
             sealer: &self.sealer,
             now: clock::now(),
             own: None,
+            budget_bytes: None,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What the server tells its operator: warnings and errors, a line each, on stderr.
+//! What the server tells its operator: warnings and errors, and the sums at the end of a wrapped run, a
+//! line each, on stderr.
 //!
 //! A thread of its own writes them. Who serves does not wait for a terminal: what there is no room for
 //! is left out, and counted.
@@ -10,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use handback_server::SUMS;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -72,13 +74,18 @@ impl Subscriber for Teller {
         // What rmcp says repeats what clients are answered, or that they hung up; any of them can
         // cause as much of it as it likes.
         let is_rmcp = metadata.target().starts_with("rmcp");
-        metadata.is_event() && !is_rmcp && *metadata.level() <= Level::WARN
+        let is_told = *metadata.level() <= Level::WARN || metadata.target() == SUMS;
+        metadata.is_event() && !is_rmcp && is_told
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        let label = if *event.metadata().level() == Level::ERROR { "error" } else { "warning" };
+        let label = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warning",
+            _ => "note",
+        };
         let mut text = format!("{label}: {}{}", line.message, line.fields);
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         if left_out > 0 {

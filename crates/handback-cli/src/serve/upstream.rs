@@ -19,13 +19,13 @@ pub(crate) fn parse(text: &str) -> Result<Upstream, String> {
     }
     if place.starts_with("http://") || place.starts_with("https://") {
         let place = Place::Http { url: place.to_owned(), headers: Vec::new() };
-        return Ok(Upstream { name: name.to_owned(), place });
+        return Ok(Upstream { name: name.to_owned(), place, is_shared: false });
     }
     let words = shlex::split(place).ok_or("the command has a quote that is not closed")?;
     let mut words = words.into_iter();
     let program = words.next().ok_or("there is no command")?;
     let place = Place::Command { program, args: words.collect(), env: Vec::new() };
-    Ok(Upstream { name: name.to_owned(), place })
+    Ok(Upstream { name: name.to_owned(), place, is_shared: false })
 }
 
 #[cfg(test)]

@@ -1,17 +1,20 @@
 //! `handback wrap`.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::Args;
 use handback_server::file::Settings;
 use handback_server::gateway::bound::Budget;
 use handback_server::gateway::upstream::Place;
-use handback_server::{ServerConfig, StartError, Upstream, serve_stdio};
+use handback_server::{ServerConfig, StartError, Upstream, connect_stdio, serve_stdio};
 use handback_store::OpenError;
 use handback_token::KeyRing;
 use sha2::{Digest as _, Sha256};
+use tokio::runtime::Runtime;
 
 use crate::args::RingArgs;
+use crate::bearer::BearerArgs;
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -30,6 +33,12 @@ const AT_ONCE_MAX: usize = 64;
 ///
 /// Held results and the record of calls are in a folder of their own for each command, below the data
 /// directory, and are found again after a restart.
+///
+/// With --connect there is no command: a `handback serve` that runs already is put at standard input
+/// and output, for clients that know nothing else. Held results, the record of calls and the keys are
+/// that server's, and so are its limits; nothing is kept here.
+///
+/// At its end, a wrapped server has its sums written to stderr, in one line.
 #[derive(Debug, Args)]
 pub(crate) struct WrapArgs {
     /// How much of a result a client gets at once, in bytes (`64KiB`) or tokens (`10000t`)
@@ -53,15 +62,58 @@ pub(crate) struct WrapArgs {
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
 
+    /// A running server to be put at standard input and output, in the place of a command; without a
+    /// path it is asked at /mcp
+    #[arg(long, value_name = "URL", conflicts_with_all = [
+        "budget", "name", "data", "config", "audit", "keys", "atd_mode"
+    ])]
+    connect: Option<Endpoint>,
+
+    #[command(flatten)]
+    bearer: BearerArgs,
+
     #[command(flatten)]
     ring: RingArgs,
 
     /// The command that starts the server, and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "connect", value_name = "COMMAND")]
     command: Vec<String>,
 }
 
+/// Where a running server is asked.
+#[derive(Clone, Debug)]
+struct Endpoint(String);
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = ["http://", "https://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+        let rest = known.ok_or("it is a URL that starts with http:// or https://")?;
+        if !rest.bytes().all(|byte| byte.is_ascii_graphic()) || rest.contains('#') {
+            return Err("it has characters that no URL of a server has".to_owned());
+        }
+        let (host, path) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
+        if host.is_empty() {
+            return Err("it names no host".to_owned());
+        }
+        if host.contains('@') {
+            return Err("a credential comes from --token-file or HANDBACK_TOKEN".to_owned());
+        }
+        Ok(Self(match path {
+            "" | "/" => format!("{}/mcp", text.trim_end_matches('/')),
+            _ => text.to_owned(),
+        }))
+    }
+}
+
 pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
+    if let Some(Endpoint(url)) = &args.connect {
+        return connect(args, url);
+    }
+    if args.bearer.is_given() {
+        return Err(Failure::usage("--token-file is for a server that --connect names"));
+    }
     let data = match &args.data {
         Some(folder) => folder.clone(),
         None => config::data_directory()?,
@@ -71,10 +123,7 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
     let folder = data.join("wrap").join(folder_name(&args.command));
     // Standard output is the protocol's.
     let _log = Log::start();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(error).about("cannot start a runtime".to_owned()))?;
+    let runtime = runtime()?;
     for number in 0..AT_ONCE_MAX {
         let ring = rings::find_or_make_in(&args.ring, Some(&data), output)?.ring;
         let config = wrapped(args, &settings, ring, &folder.join(number.to_string()))?;
@@ -90,6 +139,29 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
         }
     }
     Err(Failure::usage(format!("{AT_ONCE_MAX} of this command run already")))
+}
+
+/// Puts a server that runs already at standard input and output.
+fn connect(args: &WrapArgs, url: &str) -> Result<Exit, Failure> {
+    if !args.command.is_empty() {
+        let hint = "start the server with it: handback serve --upstream NAME=COMMAND";
+        return Err(Failure::usage("--connect takes no command: the server has its own").hint(hint));
+    }
+    let headers = args.bearer.header()?.into_iter().collect();
+    // Standard output is the protocol's.
+    let _log = Log::start();
+    let runtime = runtime()?;
+    let served = runtime.block_on(connect_stdio(url.to_owned(), headers));
+    // What still reads standard input is not waited for.
+    runtime.shutdown_background();
+    served.map(|()| Exit::OK).map_err(failure)
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(error).about("cannot start a runtime".to_owned()))
 }
 
 fn wrapped(
@@ -111,7 +183,7 @@ fn wrapped(
         .signing(false)
         .limits(settings.limits())
         .tokens(settings.tokens())
-        .upstream(Upstream { name, place })
+        .upstream(Upstream { name, place, is_shared: false })
         .gateway(options);
     if let Some(file) = args.audit.as_ref().or(settings.audit.as_ref()) {
         config = config.audit(file.clone());
@@ -137,6 +209,18 @@ fn folder_name(command: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_asked_at_its_endpoint() {
+        let url = |text: &str| text.parse::<Endpoint>().map(|Endpoint(url)| url);
+        assert_eq!(url("http://127.0.0.1:8420"), Ok("http://127.0.0.1:8420/mcp".to_owned()));
+        assert_eq!(url("https://a.example/"), Ok("https://a.example/mcp".to_owned()));
+        assert_eq!(url("https://a.example/x?y=1"), Ok("https://a.example/x?y=1".to_owned()));
+        let secret = "http://me:secret@a.example/";
+        for wrong in ["", "a.example", "ftp://a.example", "http://", "http:///mcp", secret] {
+            assert!(url(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_folder_for_each_command() {

@@ -21,3 +21,10 @@ pub(crate) fn postgres() -> Option<String> {
 pub(crate) fn kills() -> u64 {
     std::env::var("HANDBACK_TEST_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(40)
 }
+
+/// How many megabytes large results have: more in a soak.
+#[expect(clippy::disallowed_methods, reason = "this is config.rs")]
+pub(crate) fn large_sizes() -> Vec<u64> {
+    let sizes = std::env::var("HANDBACK_TEST_LARGE_MB").unwrap_or_else(|_| "24".to_owned());
+    sizes.split(',').map(|size| size.parse().unwrap()).collect()
+}

@@ -41,6 +41,7 @@ fn every_command_explains_itself() {
     check_help("help_config_default", "config default --help");
     check_help("help_config_check", "config check --help");
     check_help("help_serve", "serve --help");
+    check_help("help_wrap", "wrap --help");
     check_help("help_call", "call --help");
     check_help("help_query", "query --help");
     check_help("help_collections", "collections --help");

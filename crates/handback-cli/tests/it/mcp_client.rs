@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -34,6 +34,7 @@ pub(crate) struct Client {
     era: Era,
     capabilities: Value,
     requests: u64,
+    patience: Duration,
 }
 
 impl Client {
@@ -65,7 +66,16 @@ impl Client {
 
     /// Runs a command line, and says nothing.
     pub(crate) fn of(sandbox: &Sandbox, words: &[&str], era: Era, capabilities: Value) -> Self {
-        let mut command = sandbox.command(words);
+        Self::at(sandbox, sandbox.command(words), era, capabilities)
+    }
+
+    /// Runs a command, and says nothing.
+    pub(crate) fn at(
+        sandbox: &Sandbox,
+        mut command: Command,
+        era: Era,
+        capabilities: Value,
+    ) -> Self {
         let errors = File::create(sandbox.path(ERRORS)).unwrap();
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
@@ -80,7 +90,19 @@ impl Client {
             }
         });
         let input = child.stdin.take();
-        Self { child, input, messages, era, capabilities, requests: 0 }
+        let patience = ANSWER_TIMEOUT;
+        Self { child, input, messages, era, capabilities, requests: 0, patience }
+    }
+
+    /// One that waits longer for answers.
+    pub(crate) fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The process of the server.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Asks and gives the result.
@@ -139,10 +161,22 @@ impl Client {
     #[track_caller]
     pub(crate) fn receive_line(&self) -> String {
         loop {
-            let line = self.messages.recv_timeout(ANSWER_TIMEOUT).unwrap();
+            let line = self.messages.recv_timeout(self.patience).unwrap();
             let message: Value = serde_json::from_str(&line).unwrap();
             if message.get("id").is_some() {
                 return line;
+            }
+        }
+    }
+
+    /// What the next notification of this method says, whatever comes before.
+    #[track_caller]
+    pub(crate) fn heard(&self, method: &str) -> Value {
+        loop {
+            let line = self.messages.recv_timeout(self.patience).unwrap();
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["method"] == method {
+                return message["params"].clone();
             }
         }
     }

@@ -45,7 +45,7 @@ impl Handback {
     /// The JSON of the answer to a request.
     pub(crate) fn ask(&self, request: &[u8]) -> Result<String> {
         let (endpoint, caller, sealer) = (Endpoint::Read, self.caller, &self.sealer);
-        let call = Call { endpoint, caller, sealer, now: NOW, own: None };
+        let call = Call { endpoint, caller, sealer, now: NOW, own: None, budget_bytes: None };
         let step = self.engine.answer_bytes(&call, request, &mut rand::rng());
         let answer = step.answer().context("the page waits")?;
         if !answer.is_success() || !answer.warnings().is_empty() {

@@ -43,6 +43,10 @@ macro_rules! delegate {
                 self.0.value_at(pointer, extent)
             }
 
+            fn whereabouts(&self, place: &[handback_page::Scalar]) -> handback_page::Whereabouts {
+                self.0.whereabouts(place)
+            }
+
             fn about(&self) -> Result<handback_page::About, handback_page::CollectionError> {
                 self.0.about()
             }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use handback_page::json::Pointer;
 use handback_page::{
     About, Collection, CollectionError, Extent, Fetch, Fetched, FieldPath, Filter, JsonCollection,
-    JsonOptions, Located, Places, Query, Schema, Search, Sink, TextCollection, Window,
+    JsonOptions, Located, Places, Query, Scalar, Schema, Search, Sink, TextCollection, Whereabouts,
+    Window,
 };
 
 use super::source::{FileSource, Stamp};
@@ -177,6 +178,10 @@ impl<C: Collection> Collection for Refreshed<C> {
 
     fn value_at(&self, pointer: &Pointer, extent: Extent) -> Result<Located, CollectionError> {
         self.ask(|index| index.value_at(pointer, extent))
+    }
+
+    fn whereabouts(&self, place: &[Scalar]) -> Whereabouts {
+        self.now().map(|index| index.whereabouts(place)).unwrap_or_default()
     }
 
     fn about(&self) -> Result<About, CollectionError> {

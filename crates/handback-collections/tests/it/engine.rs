@@ -35,8 +35,14 @@ impl Asker {
     #[track_caller]
     pub(crate) fn ask(&self, request: &Value) -> Value {
         let caller = Caller::dangerous_identified("https://id.example", "alice");
-        let call =
-            Call { endpoint: Endpoint::Read, caller, sealer: &self.sealer, now: NOW, own: None };
+        let call = Call {
+            endpoint: Endpoint::Read,
+            caller,
+            sealer: &self.sealer,
+            now: NOW,
+            own: None,
+            budget_bytes: None,
+        };
         let request = request.to_string();
         let step = self.engine.answer_bytes(&call, request.as_bytes(), &mut rand::rng());
         let text = step.answer().unwrap().to_json();

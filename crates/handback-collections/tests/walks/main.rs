@@ -53,6 +53,7 @@ impl Walker {
             sealer: &self.sealer,
             now: NOW,
             own: None,
+            budget_bytes: None,
         };
         let step =
             self.engine.answer_bytes(&call, request.to_string().as_bytes(), &mut rand::rng());

@@ -3,7 +3,6 @@
 //! What is as it has to be is answered here, on the bytes that came. What is not goes to the front of
 //! our own server, which has the words for every mistake.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
@@ -11,8 +10,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use handback_identity::Caller;
@@ -23,6 +20,7 @@ use handback_mcp::seal::EventIds;
 use handback_mcp::server::McpServer;
 use handback_mcp::wire::{Id, Message, Object};
 use handback_mcp::{Era, Front};
+use handback_wire::header::decode;
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Body, Frame};
@@ -37,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use super::sessions::{Known, Sessions, Stream};
 use super::stdio::{answer_line, told_line};
 use crate::gateway::Gateway;
+use crate::retry::Delivery;
 use crate::session::Session;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::Answer;
@@ -47,10 +46,6 @@ const REVISION: &str = "2026-07-28";
 const METHOD_HEADER: &str = "mcp-method";
 const NAME_HEADER: &str = "mcp-name";
 const PARAM_PREFIX: &str = "mcp-param-";
-
-/// How the protocol writes what is no text of a header.
-const BASE64_PREFIX: &str = "=?base64?";
-const BASE64_SUFFIX: &str = "?=";
 
 /// Headers with an idempotency key.
 const KEY_HEADERS: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
@@ -72,7 +67,7 @@ pub struct HttpFront(Arc<Inner>);
 struct Inner {
     gateway: Gateway,
     own: Front<McpServer>,
-    sessions: Sessions,
+    sessions: Arc<Sessions>,
 }
 
 impl fmt::Debug for HttpFront {
@@ -170,8 +165,11 @@ impl HttpFront {
                 headers: param_headers(&headers),
                 key,
             };
-            let talk = Talk { caller, era: Era::Modern, out, session: None };
+            let delivery = Delivery::default();
+            let talk = Talk { caller, era: Era::Modern, out, session: None, delivery };
             let answer = gateway.ask(&talk, question, CancellationToken::new()).await;
+            // Of who has left, this is not polled any more.
+            talk.delivery.done();
             Ended::Answered(id.as_json().to_owned(), answer)
         });
         let first = tokio::select! {
@@ -279,15 +277,15 @@ impl HttpFront {
             return None;
         }
         let sessions = &self.0.sessions;
-        if !sessions.has_room(caller) {
+        let Some(room) = sessions.room(caller) else {
             return Some(plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions"));
-        }
+        };
         let (out, told) = mpsc::channel(WAITING_MAX);
         let begun = Session::begin(&self.0.gateway, caller.clone(), params, out).await;
         match begun {
             Err(answer) => Some(whole(id.as_json(), &answer)),
             Ok((session, answer)) => {
-                let name = sessions.add(caller, session, told);
+                let name = sessions.add(caller, room, session, told);
                 let mut reply = whole(id.as_json(), &answer);
                 if let Ok(name) = HeaderValue::try_from(name) {
                     reply.headers_mut().insert(SESSION_HEADER, name);
@@ -355,7 +353,8 @@ impl Asked {
             key,
         };
         let (out, mut told) = mpsc::channel(WAITING_MAX);
-        let mut asked = std::pin::pin!(session.ask(question, out));
+        let delivery = Delivery::default();
+        let mut asked = std::pin::pin!(session.ask(question, out, delivery.clone()));
         let answer = loop {
             tokio::select! {
                 biased;
@@ -366,7 +365,7 @@ impl Asked {
         while let Ok(told) = told.try_recv() {
             stream.push(told_line(&told));
         }
-        stream.end(answer_line(Some(id.clone()), &answer));
+        stream.end(answer_line(Some(id.clone()), &answer), delivery);
     }
 }
 
@@ -412,7 +411,7 @@ fn as_it_has_to_be<'a>(
         _ => None,
     };
     if let Some(name) = member.and_then(|member| object.text(member))
-        && decoded(only(headers, NAME_HEADER)?)? != name
+        && decode(only(headers, NAME_HEADER)?)? != name
     {
         return None;
     }
@@ -447,18 +446,9 @@ fn param_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     let params = headers.iter().filter(|(name, _)| name.as_str().starts_with(PARAM_PREFIX));
     let value = |(name, value): (&HeaderName, &HeaderValue)| {
         // The line writes them as the protocol has it.
-        Some((name.to_string(), decoded(value.to_str().ok()?)?.into_owned()))
+        Some((name.to_string(), decode(value.to_str().ok()?)?.into_owned()))
     };
     params.filter_map(value).collect()
-}
-
-/// The text that a header stands for.
-fn decoded(value: &str) -> Option<Cow<'_, str>> {
-    let coded = value.strip_prefix(BASE64_PREFIX).and_then(|rest| rest.strip_suffix(BASE64_SUFFIX));
-    match coded {
-        None => Some(Cow::Borrowed(value)),
-        Some(coded) => String::from_utf8(STANDARD.decode(coded).ok()?).ok().map(Cow::Owned),
-    }
 }
 
 /// An answer of the newer era that has begun as a stream of events.

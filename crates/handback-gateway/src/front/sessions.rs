@@ -29,6 +29,7 @@ use tokio::time::Instant;
 
 use super::http::{COMMENT, event};
 use super::stdio::told_line;
+use crate::retry::Delivery;
 use crate::session::Session;
 use crate::talk::ToClient;
 
@@ -41,8 +42,14 @@ const OF_CALLER_MAX: usize = 100;
 /// How long a session lives that nobody uses.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
+/// How often it is looked for sessions that nobody uses.
+const SWEEP_PERIOD: Duration = Duration::from_secs(60);
+
 /// Bytes of one stream that a client can come back to.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of one stream that nobody was sent, at most: what is older goes, but never an answer.
+const UNSENT_BYTES_MAX: usize = 8 << 20;
 
 /// Streams of one session that a client can come back to.
 const KEPT_STREAMS_MAX: usize = 64;
@@ -52,11 +59,34 @@ pub(crate) struct Sessions {
     ids: EventIds,
     gate: Gate,
     known: Mutex<HashMap<String, Arc<Known>>>,
+    /// Sessions that there are or that are begun, by the binding of their caller.
+    places: Arc<Places>,
+}
+
+type Places = Mutex<HashMap<String, usize>>;
+
+/// The place of a session.
+pub(crate) struct Room {
+    places: Arc<Places>,
+    owner: String,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut places = lock(&self.places);
+        if let Some(of_caller) = places.get_mut(&self.owner) {
+            *of_caller -= 1;
+            if *of_caller == 0 {
+                places.remove(&self.owner);
+            }
+        }
+    }
 }
 
 /// A session.
 pub(crate) struct Known {
     owner: Caller,
+    _room: Room,
     born_ms: u64,
     pub(crate) session: Arc<Session>,
     used: Mutex<Instant>,
@@ -67,27 +97,49 @@ pub(crate) struct Known {
 }
 
 impl Sessions {
-    pub(crate) fn new(ids: EventIds, gate: Gate) -> Self {
-        Self { ids, gate, known: Mutex::default() }
+    pub(crate) fn new(ids: EventIds, gate: Gate) -> Arc<Self> {
+        Arc::new(Self { ids, gate, known: Mutex::default(), places: Arc::default() })
     }
 
     pub(crate) const fn ids(&self) -> &EventIds {
         &self.ids
     }
 
-    /// Whether this caller may begin one more.
-    pub(crate) fn has_room(&self, caller: &Caller) -> bool {
-        let mut known = lock(&self.known);
-        known.retain(|_, known| lock(&known.used).elapsed() < IDLE);
-        let of_caller =
-            known.values().filter(|known| known.owner.principal() == caller.principal()).count();
-        known.len() < SESSIONS_MAX && of_caller < OF_CALLER_MAX
+    /// A place for one more session of this caller, from before it is begun; nothing, if there is
+    /// none. It is free again with the session.
+    pub(crate) fn room(&self, caller: &Caller) -> Option<Room> {
+        self.sweep();
+        let owner = caller.principal().binding();
+        let mut places = lock(&self.places);
+        let all: usize = places.values().sum();
+        let of_caller = places.get(&owner).copied().unwrap_or_default();
+        if all >= SESSIONS_MAX || of_caller >= OF_CALLER_MAX {
+            return None;
+        }
+        places.insert(owner.clone(), of_caller + 1);
+        Some(Room { places: Arc::clone(&self.places), owner })
+    }
+
+    /// Ends what nobody uses.
+    fn sweep(&self) {
+        let mut gone = Vec::new();
+        lock(&self.known).retain(|_, known| {
+            let is_read = lock(&known.standalone.read).elapsed() < IDLE;
+            let is_used = is_read || known.session.is_busy() || lock(&known.used).elapsed() < IDLE;
+            if !is_used {
+                gone.push(Arc::clone(known));
+            }
+            is_used
+        });
+        // Their lines end here, and not under the lock.
+        gone.iter().for_each(|known| known.leave());
     }
 
     /// Adds a session; gives its id.
     pub(crate) fn add(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
+        room: Room,
         session: Arc<Session>,
         mut told: mpsc::Receiver<ToClient>,
     ) -> String {
@@ -95,6 +147,7 @@ impl Sessions {
         let standalone = Arc::new(Stream::new(0));
         let known = Arc::new(Known {
             owner: caller.clone(),
+            _room: room,
             born_ms: self.gate.now_ms(),
             session,
             used: Mutex::new(Instant::now()),
@@ -103,9 +156,21 @@ impl Sessions {
             next: AtomicU64::new(1),
         });
         lock(&self.known).insert(id.clone(), known);
+        let sessions = Arc::downgrade(self);
         tokio::spawn(async move {
-            while let Some(told) = told.recv().await {
-                standalone.push(told_line(&told));
+            let mut sweep = tokio::time::interval(SWEEP_PERIOD);
+            loop {
+                tokio::select! {
+                    told = told.recv() => match told {
+                        Some(told) => standalone.push(told_line(&told)),
+                        None => return,
+                    },
+                    // For as long as there are sessions, those that nobody uses are ended.
+                    _ = sweep.tick() => match sessions.upgrade() {
+                        Some(sessions) => sessions.sweep(),
+                        None => return,
+                    },
+                }
             }
         });
         id
@@ -136,7 +201,11 @@ impl Sessions {
 
     /// Ends a session.
     pub(crate) fn end(&self, id: &str) {
-        lock(&self.known).remove(id);
+        // Its lines end here, and not under the lock.
+        let gone = lock(&self.known).remove(id);
+        if let Some(gone) = gone {
+            gone.leave();
+        }
     }
 
     /// The stream that an event belongs to, and the number of the one after it.
@@ -188,6 +257,12 @@ const fn back_of<'a>(
 }
 
 impl Known {
+    /// The client has left: nobody waits for what is under way, and nobody is told anything.
+    fn leave(&self) {
+        self.session.cancel_all();
+        self.standalone.close();
+    }
+
     /// What belongs to no question, from what nobody has got yet.
     pub(crate) fn standalone(&self) -> (Arc<Stream>, usize) {
         let from = lock(&self.standalone.state).taken;
@@ -220,6 +295,8 @@ pub(crate) struct Stream {
     number: u64,
     state: Mutex<State>,
     changed: Notify,
+    /// When somebody read it last.
+    read: Mutex<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -231,33 +308,64 @@ struct State {
     /// The number of the first that nobody was sent.
     taken: usize,
     is_over: bool,
+    /// Who hears that the last one was taken.
+    delivery: Delivery,
+}
+
+impl State {
+    /// Those before this number were sent to somebody.
+    fn take(&mut self, number: usize) {
+        self.taken = self.taken.max(number);
+        if self.is_over && self.taken >= self.dropped + self.events.len() {
+            self.delivery.done();
+        }
+        self.trim();
+    }
+
+    /// What is sent goes first, and of what is not, the oldest. The last one stays until it is sent.
+    fn trim(&mut self) {
+        let is_too_much = |state: &Self| match state.dropped < state.taken {
+            true => state.bytes > KEPT_BYTES_MAX,
+            false => state.bytes > UNSENT_BYTES_MAX && state.events.len() > 1,
+        };
+        while is_too_much(self) {
+            let Some(dropped) = self.events.pop_front() else { return };
+            self.bytes -= dropped.len();
+            self.dropped += 1;
+            self.taken = self.taken.max(self.dropped);
+        }
+    }
 }
 
 impl Stream {
     fn new(number: u64) -> Self {
-        Self { number, state: Mutex::default(), changed: Notify::new() }
+        let read = Mutex::new(Instant::now());
+        Self { number, state: Mutex::default(), changed: Notify::new(), read }
     }
 
     pub(crate) fn push(&self, message: Bytes) {
-        self.add(message, false);
+        self.add(message, None);
     }
 
-    pub(crate) fn end(&self, answer: Bytes) {
-        self.add(answer, true);
+    /// The last message; `delivery` hears when it was sent.
+    pub(crate) fn end(&self, answer: Bytes, delivery: Delivery) {
+        self.add(answer, Some(delivery));
     }
 
-    fn add(&self, message: Bytes, is_last: bool) {
+    /// There will be nothing more.
+    fn close(&self) {
+        lock(&self.state).is_over = true;
+        self.changed.notify_waiters();
+    }
+
+    fn add(&self, message: Bytes, last: Option<Delivery>) {
         let mut state = lock(&self.state);
         state.bytes += message.len();
         state.events.push_back(message);
-        state.is_over |= is_last;
-        // What is sent goes first; what is not is kept whatever its size.
-        while state.bytes > KEPT_BYTES_MAX && state.dropped < state.taken {
-            if let Some(dropped) = state.events.pop_front() {
-                state.bytes -= dropped.len();
-                state.dropped += 1;
-            }
+        if let Some(delivery) = last {
+            (state.is_over, state.delivery) = (true, delivery);
         }
+        state.trim();
         drop(state);
         self.changed.notify_waiters();
     }
@@ -280,7 +388,7 @@ impl Stream {
         let mut state = lock(&self.state);
         let is_only = state.is_over && state.events.len() == 1 && state.dropped == 0;
         let answer = is_only.then(|| state.events.front().cloned()).flatten()?;
-        state.taken = 1;
+        state.take(1);
         Some(answer)
     }
 
@@ -290,19 +398,21 @@ impl Stream {
         number >= state.dropped && number <= state.dropped + state.events.len()
     }
 
-    /// The event of this number; whether there will be none.
-    fn get(&self, number: usize) -> (Option<Bytes>, bool) {
+    /// The first event from this number on that is still there, and its number; whether there will be
+    /// none.
+    fn get(&self, number: usize) -> (Option<(usize, Bytes)>, bool) {
         let mut state = lock(&self.state);
-        let at = number.checked_sub(state.dropped);
-        let found = at.and_then(|at| state.events.get(at).cloned());
+        let number = number.max(state.dropped);
+        let found = state.events.get(number - state.dropped).cloned();
         if found.is_some() {
-            state.taken = state.taken.max(number + 1);
+            state.take(number + 1);
         }
-        let is_over = found.is_none() && (state.is_over || at.is_none());
-        (found, is_over)
+        let is_over = found.is_none() && state.is_over;
+        (found.map(|event| (number, event)), is_over)
     }
 
-    async fn next(&self, number: usize, silence: Duration) -> Option<Option<Bytes>> {
+    async fn next(&self, number: usize, silence: Duration) -> Option<Option<(usize, Bytes)>> {
+        *lock(&self.read) = Instant::now();
         let until = Instant::now() + silence;
         let mut changed = std::pin::pin!(self.changed.notified());
         loop {
@@ -357,8 +467,8 @@ impl<F: Fn(u64, usize) -> Option<String>> Reading<F> {
         }
         match self.stream.next(self.seen, silence).await? {
             None => Some(COMMENT),
-            Some(message) => {
-                self.seen += 1;
+            Some((number, message)) => {
+                self.seen = number + 1;
                 Some(event((self.seal)(self.stream.number, self.seen).as_deref(), &message))
             }
         }
@@ -368,3 +478,6 @@ impl<F: Fn(u64, usize) -> Option<String>> Reading<F> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

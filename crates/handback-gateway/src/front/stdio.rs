@@ -16,7 +16,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
-use crate::session::Session;
+use crate::retry::Delivery;
+use crate::session::{CANCELLED, Session, request_id};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Raw};
 use crate::words;
@@ -26,6 +27,10 @@ const UNDER_WAY_MAX: usize = 256;
 
 /// How long what is under way may take to be answered, once the client has closed its end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long calls that are recorded may take to come to their record, once the client has closed its
+/// end: it may ask for them again.
+const RECORDED_TIME: Duration = Duration::from_secs(30);
 
 /// Codes of JSON-RPC.
 const PARSE_ERROR: i32 = -32700;
@@ -50,6 +55,8 @@ struct Client {
     /// Lines for the client.
     lines: mpsc::Sender<Bytes>,
     session: watch::Sender<Option<Arc<Session>>>,
+    /// What the client says that is not answered, for its session.
+    told: mpsc::Sender<(String, Option<Bytes>)>,
     places: Arc<tokio::sync::Semaphore>,
     /// What is under way of the newer era, by the JSON of its id.
     under_way: Arc<std::sync::Mutex<std::collections::HashMap<String, CancellationToken>>>,
@@ -77,11 +84,23 @@ pub async fn serve(
         }
         output.flush().await
     });
+    let (told, mut telling) = mpsc::channel::<(String, Option<Bytes>)>(WAITING_MAX);
+    let session = watch::Sender::new(None);
+    let begun = session.subscribe();
+    tokio::spawn(async move {
+        while let Some((method, params)) = telling.recv().await {
+            let session: Option<Arc<Session>> = begun.borrow().clone();
+            if let Some(session) = session {
+                session.tell(&method, params).await;
+            }
+        }
+    });
     let client = Client {
         gateway,
         caller,
         lines,
-        session: watch::Sender::new(None),
+        session,
+        told,
         places: Arc::new(tokio::sync::Semaphore::new(UNDER_WAY_MAX)),
         under_way: Arc::default(),
     };
@@ -93,10 +112,22 @@ pub async fn serve(
         Ok(())
     };
     let ended = read.await;
+    let pipeline = Arc::clone(client.gateway.pipeline());
+    let under_way = Arc::clone(&client.under_way);
+    let session = client.session.borrow().as_ref().map(Arc::downgrade);
     drop(client);
-    // What is answered soon is still written; nobody waits for the rest.
     let mut writer = writer;
-    if tokio::time::timeout(LAST_WORDS, &mut writer).await.is_err() {
+    // What is answered soon is still written.
+    let is_over = tokio::time::timeout(LAST_WORDS, &mut writer).await.is_ok();
+    // Nobody waits for the rest: it is cancelled, and what is recorded comes to its record.
+    lock(&under_way).values().for_each(CancellationToken::cancel);
+    if let Some(session) = session.and_then(|session| session.upgrade()) {
+        session.cancel_all();
+    }
+    if tokio::time::timeout(RECORDED_TIME, pipeline.settled()).await.is_err() {
+        tracing::warn!("calls were cut that did not end in time");
+    }
+    if !is_over && tokio::time::timeout(LAST_WORDS, &mut writer).await.is_err() {
         writer.abort();
     }
     ended
@@ -152,16 +183,16 @@ impl Client {
             }
             Message::Notification { method, params } => {
                 let params = params.map(|params| line.slice_ref(params.get().as_bytes()));
-                self.hear(&method, params).await;
+                self.hear(&method, params);
             }
             Message::Result { id, result } => {
                 let result = line.slice_ref(result.get().as_bytes());
-                self.answered(&id, Ok(result)).await;
+                self.answered(&id, Ok(result));
             }
             Message::Error { id, error } => {
                 let error = line.slice_ref(error.get().as_bytes());
                 if let Some(id) = id {
-                    self.answered(&id, Err(error)).await;
+                    self.answered(&id, Err(error));
                 }
             }
             _ => {}
@@ -196,6 +227,8 @@ impl Client {
         let (gateway, lines) = (self.gateway.clone(), self.lines.clone());
         let session = self.session.borrow().clone().filter(|_| era == Era::Legacy);
         let (caller, under_way) = (self.caller.clone(), Arc::clone(&self.under_way));
+        let delivery = Delivery::default();
+        let delivered = delivery.clone();
         tokio::spawn(async move {
             let _place = place;
             let (out, mut told) = mpsc::channel(WAITING_MAX);
@@ -212,7 +245,7 @@ impl Client {
                     key: None,
                 };
                 Some(match session {
-                    Some(session) => session.ask(question, out).await,
+                    Some(session) => session.ask(question, out, delivery).await,
                     None if era == Era::Legacy => {
                         let message = "there was no `initialize`";
                         words::refused(INVALID_REQUEST, message, None)
@@ -221,7 +254,7 @@ impl Client {
                         let cancel = CancellationToken::new();
                         let key = id.as_json().to_owned();
                         lock(&under_way).insert(key.clone(), cancel.clone());
-                        let talk = Talk { caller, era, out, session: None };
+                        let talk = Talk { caller, era, out, session: None, delivery };
                         let answer = gateway.ask(&talk, question, cancel).await;
                         lock(&under_way).remove(&key);
                         answer
@@ -239,34 +272,35 @@ impl Client {
             while let Ok(told) = told.try_recv() {
                 drop(lines.send(told_line(&told)).await);
             }
-            if let Some(answer) = answer {
-                drop(lines.send(answer_line(Some(id.clone()), &answer)).await);
+            if let Some(answer) = answer
+                && lines.send(answer_line(Some(id.clone()), &answer)).await.is_ok()
+            {
+                delivered.done();
             }
         });
     }
 
-    async fn hear(&self, method: &str, params: Option<Bytes>) {
-        if method == "notifications/cancelled" {
-            let id = params.as_deref().and_then(|params| {
-                let raw: &RawValue = serde_json::from_slice(params).ok()?;
-                let object = handback_mcp::wire::Object::read(raw).ok()?;
-                object.get("requestId").map(str::to_owned)
-            });
+    fn hear(&self, method: &str, params: Option<Bytes>) {
+        if method == CANCELLED {
+            let id = request_id(params.as_deref());
             let cancel = id.and_then(|id| lock(&self.under_way).get(&id).cloned());
-            if let Some(cancel) = cancel {
-                return cancel.cancel();
+            match (cancel, &*self.session.borrow()) {
+                (Some(cancel), _) => cancel.cancel(),
+                (None, Some(session)) => session.cancel(params.as_deref()),
+                (None, None) => {}
             }
+            return;
         }
-        let session = self.session.borrow().clone();
-        if let Some(session) = session {
-            session.tell(method, params).await;
+        // A server that is slow to hear it keeps nobody waiting.
+        if self.told.try_send((method.to_owned(), params)).is_err() {
+            tracing::warn!("a notification of the client was dropped: too many wait");
         }
     }
 
-    async fn answered(&self, id: &Id<'_>, with: Result<Bytes, Bytes>) {
+    fn answered(&self, id: &Id<'_>, with: Result<Bytes, Bytes>) {
         let session = self.session.borrow().clone();
         if let (Some(session), Some(id)) = (session, id.as_number()) {
-            session.answer(id, with).await;
+            tokio::spawn(async move { session.answer(id, with).await });
         }
     }
 
@@ -303,7 +337,7 @@ pub(crate) fn told_line(told: &ToClient) -> Bytes {
 pub(crate) fn answer_line(id: Option<Id<'_>>, answer: &Answer) -> Bytes {
     let (member, json) = match answer {
         Answer::Result(Raw::Memory(json)) => ("result", json.clone()),
-        Answer::Result(raw) => match read_whole(raw) {
+        Answer::Result(raw) => match raw.whole() {
             Some(json) => ("result", json),
             None => ("error", words::error(words::INTERNAL_ERROR, "the answer is lost", None)),
         },
@@ -317,11 +351,6 @@ pub(crate) fn answer_line(id: Option<Id<'_>>, answer: &Answer) -> Bytes {
     line.extend_from_slice(&json);
     line.push(b'}');
     on_one_line(line)
-}
-
-fn read_whole(raw: &Raw) -> Option<Bytes> {
-    use handback_page::json::ByteSource as _;
-    raw.read(0..raw.size_bytes()).ok().map(|bytes| Bytes::from(bytes.into_owned()))
 }
 
 /// JSON has line ends only between its parts, where they mean nothing.

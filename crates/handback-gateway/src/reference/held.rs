@@ -13,8 +13,7 @@ use handback_store::{Kv, Millis};
 use handback_token::Handle;
 use handback_tool::CallHeld;
 
-use super::error::{Fault, HandleRefusal};
-use super::resolve::{Fetch, Source};
+use super::{Fault, Fetch, HandleRefusal, Source};
 use crate::note::HeldNote;
 
 /// What is held for one caller, at one time.

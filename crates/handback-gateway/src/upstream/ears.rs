@@ -1,12 +1,16 @@
 //! Who hears what an upstream says.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use bytes::Bytes;
 use handback_mcp::Era;
 use handback_mcp::wire::Id;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::time::timeout;
 
 use super::faults::{Fault, Faults};
-use super::pending::{Pending, Route};
+use super::pending::{Calls, Pending, Route};
 use super::said::{Said, To};
 use super::{Heard, LineError, Spontaneous, frame, meta};
 
@@ -29,11 +33,33 @@ pub(super) struct Ears {
     pub(super) faults: Faults,
     spontaneous: mpsc::Sender<Spontaneous>,
     era: Era,
+    /// Several callers are on the line: a request of the upstream could be for any of them.
+    is_shared: bool,
+    /// Whether calls wait for each other: the upstream asks in calls, and does not say in which.
+    takes_turns: AtomicBool,
+    turn: Semaphore,
+    /// Whether nobody can be asked but in a call.
+    is_only_in_calls: AtomicBool,
 }
 
 impl Ears {
     pub(super) fn new(name: &str, era: Era, spontaneous: mpsc::Sender<Spontaneous>) -> Self {
-        Self { pending: Pending::default(), faults: Faults::new(name), spontaneous, era }
+        let (pending, faults) = (Pending::default(), Faults::new(name));
+        let (takes_turns, turn) = (AtomicBool::new(false), Semaphore::new(1));
+        let is_only_in_calls = AtomicBool::new(false);
+        let is_shared = false;
+        Self { pending, faults, spontaneous, era, is_shared, takes_turns, turn, is_only_in_calls }
+    }
+
+    /// Ears of a line that several callers share, if they do. In the newer era nothing is different:
+    /// there are no requests, and everything has the id of its question.
+    pub(super) fn shared(self, is_shared: bool) -> Self {
+        Self { is_shared: is_shared && self.era == Era::Legacy, ..self }
+    }
+
+    /// Nobody can be asked but in a call.
+    pub(super) fn only_in_calls(&self) {
+        self.is_only_in_calls.store(true, Ordering::Relaxed);
     }
 
     /// The name of the upstream.
@@ -43,6 +69,22 @@ impl Ears {
 
     pub(super) const fn era(&self) -> Era {
         self.era
+    }
+
+    /// Waits until a call may be made, on a line where there is one at a time.
+    pub(super) async fn turn(
+        &self,
+        is_call: bool,
+        limit: Duration,
+    ) -> Result<Option<SemaphorePermit<'_>>, LineError> {
+        if !is_call || !self.takes_turns.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        // The rest is to make it.
+        match timeout(limit / 4, self.turn.acquire()).await {
+            Ok(turn) => Ok(turn.ok()),
+            Err(_) => Err(LineError::Busy),
+        }
     }
 
     /// Hands a message to whom it belongs, without waiting for anybody. Returns what is to be sent
@@ -78,10 +120,18 @@ impl Ears {
                 return Ok(None);
             }
             Said::Request { id, method, .. } if method == "ping" => return Ok(Some(pong(&id))),
+            Said::Request { id, .. } if self.is_shared => {
+                return Ok(Some(frame::answer(&id, Err(REFUSED))));
+            }
             Said::Request { id, method, params } => Heard::Request { id, method, params },
             Said::Notification { method, params } => {
                 if self.is_taken_back(&method, params.as_ref(), number, route) {
                     return Err(LineError::Lost);
+                }
+                let of = params.as_ref().and_then(meta::token);
+                if self.is_shared && method == PROGRESS && of != Some(number) {
+                    self.faults.note(Fault::Dropped);
+                    return Ok(None);
                 }
                 let params = params.map(|params| as_known(&method, params, route));
                 Heard::Notification { method, params }
@@ -98,11 +148,22 @@ impl Ears {
         if method == "ping" {
             return Some(pong(&id));
         }
+        if self.is_shared {
+            return Some(frame::answer(&id, Err(REFUSED)));
+        }
         let heard = Heard::Request { id, method, params };
-        let sent = match self.pending.only() {
-            Some((_, Route { heard: Some(sender), .. })) => sender.try_send(heard),
-            Some((_, Route { heard: None, .. })) => return self.unheard(&heard, REFUSED),
-            None => self.spontaneous.try_send(heard),
+        let sent = match self.pending.calls() {
+            Calls::One(Route { heard: Some(sender), .. }) => sender.try_send(heard),
+            Calls::One(Route { heard: None, .. }) => return self.unheard(&heard, REFUSED),
+            Calls::Several if self.is_only_in_calls.load(Ordering::Relaxed) => {
+                // Which of them it belongs to is not said. There will be one at a time.
+                self.takes_turns.store(true, Ordering::Relaxed);
+                return self.unheard(&heard, REFUSED);
+            }
+            Calls::None if self.is_only_in_calls.load(Ordering::Relaxed) => {
+                return self.unheard(&heard, REFUSED);
+            }
+            Calls::Several | Calls::None => self.spontaneous.try_send(heard),
         };
         match sent {
             Ok(()) => None,
@@ -119,7 +180,20 @@ impl Ears {
         });
         let known = number.and_then(|number| Some((number, self.pending.route(number)?)));
         let Some((number, route)) = known else {
-            let sent = self.spontaneous.try_send(Heard::Notification { method, params });
+            if self.is_shared {
+                return None;
+            }
+            // It goes the way of what it takes back, and not past it.
+            let of_call = match self.pending.calls() {
+                Calls::One(Route { heard, .. })
+                    if method == CANCELLED && self.era == Era::Legacy =>
+                {
+                    heard
+                }
+                _ => None,
+            };
+            let sender = of_call.as_ref().unwrap_or(&self.spontaneous);
+            let sent = sender.try_send(Heard::Notification { method, params });
             if sent.is_err() {
                 self.faults.note(Fault::Dropped);
             }
@@ -161,6 +235,22 @@ impl Ears {
             Heard::Notification { .. } => None,
         }
     }
+}
+
+/// Whether a question may be one that an upstream asks something in: lists and the like are not.
+pub(super) fn is_call(method: &str) -> bool {
+    let is_other = matches!(
+        method,
+        "initialize"
+            | "ping"
+            | "server/discover"
+            | "subscriptions/listen"
+            | "completion/complete"
+            | "logging/setLevel"
+            | "resources/subscribe"
+            | "resources/unsubscribe"
+    );
+    !is_other && !method.ends_with("/list") && !method.starts_with("tasks/")
 }
 
 /// Parameters with tokens and ids as the caller knows them.

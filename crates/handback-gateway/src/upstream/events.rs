@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use handback_wire::sse::{Event, Parser, Piece};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::HeaderValue;
@@ -12,7 +13,6 @@ use tokio::time::timeout;
 
 use super::LineError;
 use super::spool::{Gather, Limits, Whole};
-use super::sse::{Event, Parser, Piece};
 
 /// How long the rest of a stream is read whose answer is there. A connection whose response was read
 /// to its end can be used again.
@@ -68,7 +68,7 @@ impl Events {
     /// The next message; nothing at the end. A stream that breaks is [`LineError::Lost`].
     pub(super) async fn next(&mut self) -> Result<Option<Whole>, LineError> {
         loop {
-            while let Some(piece) = self.parser.next() {
+            while let Some(piece) = self.parser.next_piece() {
                 match piece {
                     Piece::Data(part) => self.gather.push(part).await?,
                     Piece::End(event) => {

@@ -87,6 +87,8 @@ fn put(out: &mut Vec<u8>, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use handback_mcp::wire::Message;
+    use proptest::prelude::*;
+    use serde_json::Value;
 
     use super::*;
 
@@ -110,5 +112,42 @@ mod tests {
     fn a_line_is_one_line() {
         let line = line(notification("a", Some(b"{\r\n\"x\":\n1\n}")));
         assert_eq!(line, br#"{"jsonrpc":"2.0","method":"a","params":{  "x": 1 }}"#.to_vec().iter().chain(b"\n").copied().collect::<Vec<u8>>());
+    }
+
+    fn any_json() -> impl Strategy<Value = String> {
+        let text =
+            any::<String>().prop_map(|text| serde_json::json!({ "a": text, "b": [1, null] }));
+        (text, any::<bool>()).prop_map(|(json, is_pretty)| match is_pretty {
+            true => serde_json::to_string_pretty(&json).unwrap().replace('\n', "\r\n"),
+            false => json.to_string(),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_message_is_one_line_that_says_the_same(
+            number: u64,
+            method in ".{0,40}",
+            json in any_json(),
+        ) {
+            let written = request(number, &method, Some(json.as_bytes()));
+            let read = Message::read(&written);
+            let Ok(Message::Request { id, method: read, params: Some(params) }) = read else {
+                panic!("a request: {read:?}")
+            };
+            prop_assert_eq!(id.as_number(), Some(number));
+            prop_assert_eq!((read.as_ref(), params.get()), (method.as_str(), json.as_str()));
+            for message in [
+                request(number, &method, Some(json.as_bytes())),
+                notification(&method, Some(json.as_bytes())),
+                answer(&Id::number(number), Ok(json.as_bytes())),
+            ] {
+                let line = line(message.clone());
+                let (end, rest) = line.split_last().unwrap();
+                prop_assert!(*end == b'\n' && !rest.contains(&b'\n') && !rest.contains(&b'\r'));
+                let tree = |json: &[u8]| serde_json::from_slice::<Value>(json).unwrap();
+                prop_assert_eq!(tree(rest), tree(&message));
+            }
+        }
     }
 }

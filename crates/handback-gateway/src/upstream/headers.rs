@@ -1,9 +1,8 @@
 //! The headers of the protocol.
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use handback_mcp::wire::Object;
+use handback_wire::header;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::LineError;
@@ -22,9 +21,6 @@ pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stre
 pub(super) const JSON_OR_EVENTS: HeaderValue =
     HeaderValue::from_static("application/json, text/event-stream");
 
-/// What is around a value that a header cannot carry as it is.
-const ENCODED: (&str, &str) = ("=?base64?", "?=");
-
 /// The headers that were configured.
 pub(super) fn configured(headers: &[(String, String)]) -> Result<HeaderMap, LineError> {
     let mut map = HeaderMap::with_capacity(headers.len() + 8);
@@ -40,19 +36,8 @@ pub(super) fn configured(headers: &[(String, String)]) -> Result<HeaderMap, Line
 
 /// The value of a header, encoded if it is none as it is.
 pub(super) fn value(text: &str) -> HeaderValue {
-    let bytes = text.as_bytes();
-    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    let has_blank_end = is_blank(bytes.first()) || is_blank(bytes.last());
-    let looks_encoded = text.starts_with(ENCODED.0) && text.ends_with(ENCODED.1);
-    let is_printable = bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));
-    let is_plain = is_printable && !has_blank_end && !looks_encoded;
-    let encoded = || format!("{}{}{}", ENCODED.0, BASE64_STANDARD.encode(text), ENCODED.1);
-    let value = match is_plain {
-        true => HeaderValue::from_str(text),
-        false => HeaderValue::from_str(&encoded()),
-    };
-    // Both are printable.
-    value.unwrap_or(HeaderValue::from_static(""))
+    // It is printable.
+    HeaderValue::from_str(&header::encode(text)).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// What `Mcp-Name` says of a question, if its method demands one.
@@ -93,22 +78,6 @@ pub(super) fn kind(headers: &HeaderMap) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_that_no_header_carries_are_encoded() {
-        for plain in ["", "a", "a b", "x=?base64?YQ==?=", "~"] {
-            assert_eq!(value(plain), plain);
-        }
-        for (text, encoded) in [
-            ("é", "=?base64?w6k=?="),
-            (" a", "=?base64?IGE=?="),
-            ("a\t", "=?base64?YQk=?="),
-            ("a\nb", "=?base64?YQpi?="),
-            ("=?base64?YQ==?=", "=?base64?PT9iYXNlNjQ/WVE9PT89?="),
-        ] {
-            assert_eq!(value(text), encoded, "{text:?}");
-        }
-    }
 
     #[test]
     fn names_come_from_the_parameters() {

@@ -13,12 +13,12 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderVal
 use hyper::http::response::Parts;
 use hyper::{Method, Request, StatusCode, Uri};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
-use super::ears::Ears;
+use super::ears::{Ears, is_call};
 use super::events::{self, Events};
 use super::faults::Fault;
 use super::headers::{self, Kind};
@@ -44,6 +44,7 @@ const RESUMES_MAX: u32 = 5;
 
 /// How long to wait before a stream is resumed, if the upstream does not say, and at most.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY_MIN: Duration = Duration::from_millis(100);
 pub(super) const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// A line over HTTP. With it, its session ends.
@@ -65,6 +66,8 @@ pub(super) struct Shared {
     pub(super) limits: Arc<Limits>,
     asked: AtomicUsize,
     asides: Arc<Semaphore>,
+    /// Whether there is a stream for what the upstream says by itself.
+    pub(super) standing: watch::Sender<bool>,
     runtime: Handle,
     pub(super) closing: CancellationToken,
     pub(super) closed: CancellationToken,
@@ -95,10 +98,11 @@ impl Http {
             first_headers: first_headers(&uri, configured, era)?,
             uri,
             session: OnceLock::new(),
-            ears: Ears::new(&spec.name, era, spontaneous),
+            ears: Ears::new(&spec.name, era, spontaneous).shared(spec.is_shared),
             limits: Limits::of(spec),
             asked: AtomicUsize::new(0),
             asides: Arc::new(Semaphore::new(ASIDES_MAX)),
+            standing: watch::Sender::new(false),
             runtime: Handle::current(),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
@@ -156,6 +160,7 @@ impl Http {
             token: None,
             listens: ask.subscription.is_some() || ask.method == "subscriptions/listen",
             subscription: ask.subscription,
+            is_call: is_call(&ask.method),
         };
         let is_legacy = shared.ears.era() == Era::Legacy;
         if is_legacy
@@ -188,6 +193,21 @@ impl Http {
             return Err(LineError::closed());
         }
         timeout(limit, self.shared.tell(method, message)).await.unwrap_or(Err(LineError::TimedOut))
+    }
+
+    /// Resolves when there is a standing stream, or when there is none.
+    pub(super) async fn hears(&self, does: bool) {
+        let mut standing = self.shared.standing.subscribe();
+        // It does not end before this.
+        let _ = standing.wait_for(|is_there| *is_there == does).await;
+    }
+
+    pub(super) fn ears(&self) -> &Ears {
+        &self.shared.ears
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.shared.closing.is_cancelled()
     }
 
     pub(super) async fn closed(&self) {
@@ -410,7 +430,8 @@ impl Shared {
         let last = events.last.clone().filter(|_| self.ears.era() == Era::Legacy);
         let last = last.ok_or(LineError::Lost)?;
         for attempt in 0..RESUMES_MAX {
-            sleep(events.retry.unwrap_or(RETRY * (1 << attempt)).min(RETRY_MAX)).await;
+            let pause = events.retry.unwrap_or(RETRY * (1 << attempt));
+            sleep(pause.clamp(RETRY_MIN, RETRY_MAX)).await;
             match self.stream(Some(&last)).await {
                 Ok(body) => {
                     events.resume(body);
@@ -450,7 +471,11 @@ impl Shared {
         let is_about_us = matches!(status.as_u16(), 401 | 403 | 429)
             || (status == StatusCode::NOT_FOUND && self.has_session());
         if is_about_us {
-            return Err(self.refusal(status));
+            return Err(match self.refusal(status) {
+                // It says so before it looks at the question: a new session can ask it.
+                LineError::Lost => LineError::Unreachable("it forgot the session".to_owned()),
+                why => why,
+            });
         }
         if headers::kind(&parts.headers) == Kind::Json
             && let Ok(body) = Limited::new(body, REFUSAL_BYTES_MAX).collect().await

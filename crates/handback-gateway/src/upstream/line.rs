@@ -4,25 +4,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use handback_identity::Caller;
 use handback_mcp::Era;
 use handback_mcp::server::McpServer;
 use handback_mcp::wire::Id;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+use super::ears::Ears;
 use super::http::Http;
 use super::stdio::Stdio;
 use super::{Place, Raw, Spec, frame};
 
 /// How a line is begun.
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_enums, reason = "the protocol has two eras")]
+#[expect(clippy::exhaustive_enums, reason = "the protocol has two eras, and a bridge")]
 pub enum Opening {
     /// Nothing is agreed beforehand: every question says what it needs in its `_meta`.
     Modern,
     /// With `initialize`, whose parameters these are, as JSON; then `notifications/initialized`.
     Legacy {
+        /// The parameters.
+        initialize: Bytes,
+    },
+    /// The same for a client of the newer era, who can be asked something in a call, and else nothing.
+    Bridged {
         /// The parameters.
         initialize: Bytes,
     },
@@ -141,8 +147,9 @@ impl LineError {
     pub const fn nothing_happened(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Busy | Self::Era => true,
-            // A request that took too long, or that met another one, may have been made.
-            Self::Refused(status) => !matches!(*status, 408 | 409),
+            // Who asked is at fault: it was not made. One that took too long, or that met another one,
+            // may have been, and so may one that a server or a proxy before it broke down over.
+            Self::Refused(status) => matches!(*status, 300..=499) && !matches!(*status, 408 | 409),
             _ => false,
         }
     }
@@ -160,6 +167,7 @@ struct Inner {
     era: Era,
     hello: Option<Bytes>,
     time_limit: Duration,
+    is_shared: bool,
 }
 
 /// The transports.
@@ -167,6 +175,15 @@ struct Inner {
 enum Way {
     Stdio(Stdio),
     Http(Http),
+}
+
+impl Way {
+    fn ears(&self) -> &Ears {
+        match self {
+            Self::Stdio(stdio) => stdio.ears(),
+            Self::Http(http) => http.ears(),
+        }
+    }
 }
 
 impl Line {
@@ -190,16 +207,22 @@ impl Line {
                 Way::Http(Http::new(spec, (url, headers), era, spontaneous)?)
             }
         };
+        if let Opening::Bridged { .. } = opening {
+            way.ears().only_in_calls();
+        }
         let hello = match (opening, &way) {
             (Opening::Modern, _) => None,
-            (Opening::Legacy { initialize }, Way::Stdio(stdio)) => {
-                Some(stdio.begin(initialize, spec.time_limit).await?)
-            }
-            (Opening::Legacy { initialize }, Way::Http(http)) => {
+            (
+                Opening::Legacy { initialize } | Opening::Bridged { initialize },
+                Way::Stdio(stdio),
+            ) => Some(stdio.begin(initialize, spec.time_limit).await?),
+            (Opening::Legacy { initialize } | Opening::Bridged { initialize }, Way::Http(http)) => {
                 Some(http.begin(&initialize, spec.time_limit).await?)
             }
         };
-        let inner = Inner { way, era, hello, time_limit: spec.time_limit };
+        let is_shared = spec.is_shared && era == Era::Legacy;
+        let hello = if is_shared { hello.map(without_what_is_for_all) } else { hello };
+        let inner = Inner { way, era, hello, time_limit: spec.time_limit, is_shared };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -225,16 +248,30 @@ impl Line {
         let stdio = Stdio::over(OWN, tokio::io::split(ours), era, spontaneous);
         let hello = match opening {
             Opening::Modern => None,
-            Opening::Legacy { initialize } => Some(stdio.begin(initialize, OWN_TIME_LIMIT).await?),
+            Opening::Legacy { initialize } | Opening::Bridged { initialize } => {
+                Some(stdio.begin(initialize, OWN_TIME_LIMIT).await?)
+            }
         };
-        let inner = Inner { way: Way::Stdio(stdio), era, hello, time_limit: OWN_TIME_LIMIT };
+        let (way, time_limit) = (Way::Stdio(stdio), OWN_TIME_LIMIT);
+        let inner = Inner { way, era, hello, time_limit, is_shared: false };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Whether another one is the same.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// The era that is spoken on it.
     #[must_use]
     pub fn era(&self) -> Era {
         self.inner.era
+    }
+
+    /// Whether it is of the older era, and several callers are on it.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.inner.is_shared
     }
 
     /// The result of `initialize`, of the older era.
@@ -284,7 +321,17 @@ impl Line {
     pub fn is_closed(&self) -> bool {
         match &self.inner.way {
             Way::Stdio(stdio) => stdio.is_closing(),
-            Way::Http(http) => http.closed().now_or_never().is_some(),
+            Way::Http(http) => http.is_closing(),
+        }
+    }
+
+    /// Resolves when what the upstream says by itself is heard, or is not: a program is always heard, and
+    /// over HTTP there is a stream for it, or there is none.
+    pub(crate) async fn hears(&self, does: bool) {
+        match &self.inner.way {
+            Way::Stdio(_) if does => {}
+            Way::Stdio(_) => std::future::pending().await,
+            Way::Http(http) => http.hears(does).await,
         }
     }
 
@@ -304,6 +351,22 @@ impl Line {
     }
 }
 
+/// Leaves out of what an upstream says of itself what it cannot do where several callers are on the
+/// line: say something to one of them without being asked, or remember something for one.
+fn without_what_is_for_all(hello: Bytes) -> Bytes {
+    let Ok(mut told) = serde_json::from_slice::<Map<String, Value>>(&hello) else { return hello };
+    let Some(Value::Object(capabilities)) = told.get_mut("capabilities") else { return hello };
+    capabilities.remove("logging");
+    capabilities.remove("tasks");
+    for about in ["tools", "prompts", "resources"] {
+        if let Some(Value::Object(about)) = capabilities.get_mut(about) {
+            about.remove("listChanged");
+            about.remove("subscribe");
+        }
+    }
+    Value::Object(told).to_string().into()
+}
+
 /// Bytes that wait between us and our own tools.
 const OWN_BYTES_WAITING: usize = 64 << 10;
 
@@ -316,7 +379,7 @@ const OWN_TIME_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 const fn era_of(opening: &Opening) -> Era {
     match opening {
         Opening::Modern => Era::Modern,
-        Opening::Legacy { .. } => Era::Legacy,
+        Opening::Legacy { .. } | Opening::Bridged { .. } => Era::Legacy,
     }
 }
 
@@ -325,3 +388,18 @@ const METHOD_NOT_FOUND: i64 = -32601;
 
 /// The version is not spoken: how a server of the newer era may refuse it too.
 const UNSUPPORTED_VERSION: i64 = -32022;
+
+#[cfg(test)]
+mod tests {
+    use super::LineError::Refused;
+
+    #[test]
+    fn who_broke_down_may_have_done_it() {
+        for status in [408, 409, 500, 502, 503, 504] {
+            assert!(!Refused(status).nothing_happened(), "{status}");
+        }
+        for status in [301, 400, 401, 403, 404, 405, 406, 413, 415, 429] {
+            assert!(Refused(status).nothing_happened(), "{status}");
+        }
+    }
+}

@@ -13,17 +13,15 @@ mod frame;
 mod headers;
 mod http;
 mod line;
-mod meta;
 mod pending;
 mod raw;
 mod said;
-mod scan;
 mod spec;
 mod spool;
-mod sse;
 mod standing;
 mod stdio;
 
+use handback_wire::meta;
 pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
 pub use raw::Raw;
 pub use spec::{Place, Spec};

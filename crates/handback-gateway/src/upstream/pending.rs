@@ -27,6 +27,8 @@ pub(super) struct Route {
     pub(super) subscription: Option<Bytes>,
     /// Whether it asks for a subscription, which may stay open for long.
     pub(super) listens: bool,
+    /// Whether it is a call, which an upstream may ask something in.
+    pub(super) is_call: bool,
 }
 
 impl Route {
@@ -41,6 +43,13 @@ impl Route {
             other => other,
         }
     }
+}
+
+/// How many calls are under way on a line.
+pub(super) enum Calls {
+    None,
+    One(Route),
+    Several,
 }
 
 /// A question that waits.
@@ -68,6 +77,11 @@ impl Pending {
     /// A number that no other question of the line has.
     pub(super) fn number(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The number that was given last.
+    pub(super) fn last(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
     }
 
     /// Files a question whose answer comes through the receiver.
@@ -131,6 +145,17 @@ impl Pending {
         let mut asked = table.waiting.iter().filter(|(_, waiting)| !waiting.route.listens);
         let (number, waiting) = asked.next()?;
         asked.next().is_none().then(|| (*number, waiting.route.clone()))
+    }
+
+    /// The calls that are under way.
+    pub(super) fn calls(&self) -> Calls {
+        let table = self.table();
+        let mut calls = table.waiting.values().filter(|waiting| waiting.route.is_call);
+        match (calls.next(), calls.next()) {
+            (None, _) => Calls::None,
+            (Some(call), None) => Calls::One(call.route.clone()),
+            (Some(_), Some(_)) => Calls::Several,
+        }
     }
 
     /// No more questions, and no answers to those that wait.

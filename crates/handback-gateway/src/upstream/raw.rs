@@ -34,6 +34,18 @@ impl Raw {
             Self::File { .. } => None,
         }
     }
+
+    /// Its bytes, wherever they are; nothing, if they cannot be read any more.
+    #[must_use]
+    pub fn whole(&self) -> Option<Bytes> {
+        match self {
+            Self::Memory(bytes) => Some(bytes.clone()),
+            Self::File { .. } => {
+                let read = self.read(0..self.size_bytes());
+                read.ok().map(|bytes| Bytes::from(bytes.into_owned()))
+            }
+        }
+    }
 }
 
 impl ByteSource for Raw {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use handback_mcp::wire::{Id, Message};
+use handback_wire::scan::Envelope;
 use serde_json::value::RawValue;
 
-use super::scan::Envelope;
 use super::spool::Whole;
 use super::{Answer, Raw, meta};
 

@@ -20,6 +20,17 @@ pub struct Spec {
     pub memory_bytes_max: usize,
     /// Where such files are.
     pub spool: PathBuf,
+    /// Whether all callers share one line of the older era. Then the upstream cannot ask anything on
+    /// it, and what belongs to no question is heard by nobody.
+    pub is_shared: bool,
+}
+
+impl Spec {
+    /// Whether it is a program, of which every line has a process of its own.
+    #[must_use]
+    pub const fn is_program(&self) -> bool {
+        matches!(self.place, Place::Command { .. })
+    }
 }
 
 /// Where an upstream is.

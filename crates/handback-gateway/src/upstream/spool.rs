@@ -1,13 +1,14 @@
 //! Messages as they arrive: in memory if they are small, else in a file.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use handback_wire::scan::{Envelope, Scan};
 
-use super::scan::{Envelope, Scan};
 use super::{LineError, Spec};
 
 /// Bytes that are written to a file at once. Each time costs a change of threads.
@@ -183,7 +184,7 @@ struct Large {
 impl Large {
     async fn begin(limits: &Arc<Limits>, first: Bytes) -> Self {
         let limits = Arc::clone(limits);
-        let sink = blocking(move || match tempfile::tempfile_in(&limits.folder) {
+        let sink = blocking(move || match file_in(&limits.folder) {
             Ok(file) => Sink { file: Some(file), scan: Some(Scan::new()), has_failed: false },
             Err(why) => {
                 failed(&why);
@@ -223,6 +224,17 @@ impl Large {
             _ if has_failed => Err(LineError::Disk),
             _ => Ok(Whole::Malformed),
         }
+    }
+}
+
+/// A file without a name. Its folder is made when the first one is, and is nobody else's.
+fn file_in(folder: &Path) -> io::Result<File> {
+    match tempfile::tempfile_in(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            tempfile::tempfile_in(folder)
+        }
+        made => made,
     }
 }
 
@@ -346,7 +358,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_be_set_aside_is_told_of() {
-        let folder = "/nonexistent/folder".into();
+        let folder = "/dev/null/folder".into();
         let limits = Limits { memory_bytes_max: 10, answer_bytes_max: 1000, folder };
         let mut gather = Gather::new(Arc::new(limits));
         let all = Bytes::from(message("[1,2,3]"));

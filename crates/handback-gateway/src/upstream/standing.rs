@@ -41,11 +41,13 @@ async fn listen(shared: &Arc<Shared>) {
         match shared.stream(last.as_ref()).await {
             Ok(body) => {
                 let mut events = Events::new(body, &shared.limits);
+                shared.standing.send_replace(true);
                 match hear(shared, &mut events).await {
                     // It said something, so that it is worth trying again soon.
                     0 => failures += 1,
                     _ => failures = 0,
                 }
+                shared.standing.send_replace(false);
                 last = events.last.or(last);
                 retry = events.retry.or(retry);
             }

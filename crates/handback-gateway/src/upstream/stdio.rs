@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use handback_mcp::Era;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufWriter};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::ears::Ears;
+use super::ears::{Ears, is_call};
 use super::faults::Fault;
 use super::pending::Route;
 use super::said::{Said, To, Unsaid};
@@ -45,9 +45,14 @@ const WRITTEN_AT_ONCE: usize = 64;
 pub(super) struct Stdio {
     ears: Arc<Ears>,
     queue: Queue,
+    draining: Draining,
     closing: CancellationToken,
     closed: CancellationToken,
 }
+
+/// Whether an answer is read to its end that is too large: the line may be given up before that, and who
+/// asked meanwhile would never know what came of it.
+type Draining = Arc<watch::Sender<bool>>;
 
 impl Stdio {
     /// Starts the program.
@@ -58,17 +63,19 @@ impl Stdio {
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Result<Self, LineError> {
         let started = child::start(program, args, env)?;
-        let ears = Arc::new(Ears::new(&spec.name, era, spontaneous));
+        let ears = Arc::new(Ears::new(&spec.name, era, spontaneous).shared(spec.is_shared));
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
         let queue = Queue { sender, bytes: Arc::default() };
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(child::mutter(spec.name.clone(), started.stderr));
         let queued = (receiver, Arc::clone(&queue.bytes));
         tokio::spawn(write(started.stdin, queued, closing.clone()));
+        let draining = Draining::default();
         let reader = Reader {
             ears: Arc::clone(&ears),
             replies: queue.downgrade(),
             limits: Limits::of(spec),
+            draining: Arc::clone(&draining),
         };
         let watched = child::watch(spec.name.clone(), started.child, closing.clone());
         let (closing_too, closed_too) = (closing.clone(), closed.clone());
@@ -76,7 +83,7 @@ impl Stdio {
             reader.run(started.stdout, watched, closing_too).await;
             closed_too.cancel();
         });
-        Ok(Self { ears, queue, closing, closed })
+        Ok(Self { ears, queue, draining, closing, closed })
     }
 
     /// A line over pipes of this process.
@@ -96,7 +103,9 @@ impl Stdio {
         let queued = (receiver, Arc::clone(&queue.bytes));
         let writing = write(output, queued, closing.clone());
         let (ears_too, replies) = (Arc::clone(&ears), queue.downgrade());
-        let reader = Reader { ears: ears_too, replies, limits: Limits::in_process() };
+        let draining = Draining::default();
+        let (limits, draining_too) = (Limits::in_process(), Arc::clone(&draining));
+        let reader = Reader { ears: ears_too, replies, limits, draining: draining_too };
         let (closing_too, closed_too) = (closing.clone(), closed.clone());
         tokio::spawn(async move {
             let writing = async {
@@ -111,7 +120,7 @@ impl Stdio {
             }
             closed_too.cancel();
         });
-        Self { ears, queue, closing, closed }
+        Self { ears, queue, draining, closing, closed }
     }
 
     /// The handshake of the older era. Returns what the upstream says of itself.
@@ -143,6 +152,12 @@ impl Stdio {
     }
 
     pub(super) async fn ask(&self, ask: Ask, limit: Duration) -> Result<Answer, LineError> {
+        if *self.draining.borrow() {
+            // The rest is to make it.
+            self.drained(limit / 8).await?;
+        }
+        let is_call = is_call(&ask.method);
+        let _turn = self.ears.turn(is_call, limit).await?;
         let pending = &self.ears.pending;
         let number = pending.number();
         let mut params = ask.params;
@@ -152,7 +167,8 @@ impl Stdio {
             token
         });
         let listens = ask.subscription.is_some() || ask.method == "subscriptions/listen";
-        let route = Route { heard: ask.heard, token, subscription: ask.subscription, listens };
+        let Ask { heard, subscription, .. } = ask;
+        let route = Route { heard, token, subscription, listens, is_call };
         let line = frame::line(frame::request(number, &ask.method, params.as_deref()));
         let answer = pending.wait(number, route)?;
         if let Err(why) = self.queue.put(line, QUEUED_RESERVE) {
@@ -167,8 +183,24 @@ impl Stdio {
         }
     }
 
+    /// Waits until an answer that is too large has ended, or the line.
+    async fn drained(&self, limit: Duration) -> Result<(), LineError> {
+        let mut draining = self.draining.subscribe();
+        let over = async {
+            tokio::select! {
+                _ = draining.wait_for(|is_draining| !is_draining) => {}
+                () = self.closing.cancelled() => {}
+            }
+        };
+        timeout(limit, over).await.map_err(|_| LineError::Busy)
+    }
+
     pub(super) fn say(&self, message: Vec<u8>) -> Result<(), LineError> {
         self.queue.put(frame::line(message), 0)
+    }
+
+    pub(super) fn ears(&self) -> &Ears {
+        &self.ears
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -289,6 +321,7 @@ struct Reader {
     ears: Arc<Ears>,
     replies: Replies,
     limits: Arc<Limits>,
+    draining: Draining,
 }
 
 /// The program says nothing sensible any more.
@@ -400,9 +433,13 @@ impl Reader {
 
     /// Takes a part of a line that does not fit into memory.
     async fn part(&self, large: &mut LargeLine, part: Bytes) -> Result<(), Broken> {
+        if large.gather.length() == 0 {
+            large.last = self.ears.pending.last();
+        }
         if let Err(why) = large.gather.push(part).await {
             // Others wait for what is behind this line: it is read to its end, and not kept.
             large.gather.discard();
+            self.draining.send_replace(true);
             large.why = Some(why);
         }
         let number = large.gather.id().and_then(|id| meta::number(str::from_utf8(id).ok()?));
@@ -418,8 +455,11 @@ impl Reader {
         if large.gather.length() <= self.limits.answer_bytes_max.saturating_mul(PATIENCE) {
             return Ok(());
         }
-        if let Some((number, _)) = self.ears.pending.only() {
-            self.ears.pending.end(number, Err(LineError::TooLarge));
+        // Whose answer it is may stand at its end. If it is known, nothing is known of the others.
+        if let (None, Some((only, _))) = (number, self.ears.pending.only())
+            && only <= large.last
+        {
+            self.ears.pending.end(only, Err(LineError::TooLarge));
         }
         Err(Broken)
     }
@@ -427,6 +467,7 @@ impl Reader {
     /// A line that does not fit into memory has ended.
     async fn end(&self, large: &mut LargeLine) -> Result<(), Broken> {
         let why = large.why.take();
+        self.draining.send_replace(false);
         match (large.gather.finish().await, why) {
             (Ok(Whole::Discarded(envelope)), why) => {
                 self.ears.faults.note(if why.is_some() { Fault::TooLarge } else { Fault::Unasked });
@@ -446,10 +487,12 @@ struct LargeLine {
     gather: Gather,
     /// Why it is not kept.
     why: Option<LineError>,
+    /// The question that was asked last when it began: it answers none after that.
+    last: u64,
 }
 
 impl LargeLine {
     fn new(limits: &Arc<Limits>) -> Self {
-        Self { gather: Gather::new(Arc::clone(limits)), why: None }
+        Self { gather: Gather::new(Arc::clone(limits)), why: None, last: 0 }
     }
 }

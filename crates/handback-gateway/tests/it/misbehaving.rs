@@ -52,6 +52,38 @@ async fn an_endless_line_ends_the_line() {
     closed(&world.line).await;
 }
 
+/// What a program can say for ever without saying anything wrong.
+const FLOODS: [&str; 3] = [
+    r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}"#,
+    r#"{"jsonrpc":"2.0","id":"s-1","method":"ping"}"#,
+    r#"{"jsonrpc":"2.0","id":4711,"result":{}}"#,
+];
+
+#[tokio::test]
+async fn a_question_in_an_endless_stream_is_given_up() {
+    for line in FLOODS {
+        let world = World::open(&peer(), Opening::Modern).await.unwrap();
+        let asked = ask("floods", json!({"line": line}));
+        let asked = Ask { time_limit: Some(Duration::from_millis(500)), ..asked };
+        let why = world.line.ask(asked).await.unwrap_err();
+        // What is sent in return is not read: that may come first.
+        assert!(matches!(why, LineError::TimedOut | LineError::Lost), "{line}: {why:?}");
+        assert!(!why.nothing_happened());
+    }
+}
+
+#[tokio::test]
+async fn an_endless_stream_is_over_with_its_line() {
+    for line in FLOODS {
+        let world = World::open(&peer(), Opening::Modern).await.unwrap();
+        let pid = process(&world.ask("pid", json!({})).await.unwrap());
+        world.ask("floods", json!({"line": line, "answers": true})).await.unwrap();
+        // Most of it is dropped: nobody takes more than there is room for.
+        drop(world);
+        ended(pid).await;
+    }
+}
+
 #[tokio::test]
 async fn large_answers_are_in_files() {
     let world = World::open(&peer(), Opening::Modern).await.unwrap();
@@ -82,8 +114,33 @@ async fn an_answer_that_is_too_large_is_not_the_end_of_the_others() {
 }
 
 #[tokio::test]
+async fn who_waits_behind_an_answer_that_does_not_end_is_not_told_of_an_answer() {
+    let spec = Spec { memory_bytes_max: 1 << 16, answer_bytes_max: 4 << 20, ..peer() };
+    let world = World::open(&spec, Opening::Modern).await.unwrap();
+    // More than twice what it may have: nobody reads to its end.
+    let params = json!({"bytes": 12 << 20, "id_last": false});
+    let (large, held) = tokio::join!(world.ask("large", params), world.ask("held", json!({})));
+    assert_eq!(large.unwrap_err(), LineError::TooLarge);
+    assert_eq!(held.unwrap_err(), LineError::Lost);
+    closed(&world.line).await;
+}
+
+#[tokio::test]
+async fn nothing_is_asked_behind_an_answer_that_is_too_large_until_it_has_ended() {
+    let spec = Spec { memory_bytes_max: 1 << 16, answer_bytes_max: 4 << 20, ..peer() };
+    let world = World::open(&spec, Opening::Modern).await.unwrap();
+    let large = |bytes: u32| world.ask("large", json!({"bytes": bytes, "id_last": false}));
+    assert_eq!(large(6 << 20).await.unwrap_err(), LineError::TooLarge);
+    world.ask("pid", json!({})).await.unwrap();
+    // This one is not read to its end: whoever asks now asks on another line.
+    assert_eq!(large(64 << 20).await.unwrap_err(), LineError::TooLarge);
+    let why = world.ask("pid", json!({})).await.unwrap_err();
+    assert!(why.nothing_happened() && world.line.is_closed(), "{why}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_set_aside_is_told_of() {
-    let spec = Spec { memory_bytes_max: 1 << 16, spool: "/nonexistent".into(), ..peer() };
+    let spec = Spec { memory_bytes_max: 1 << 16, spool: "/dev/null/folder".into(), ..peer() };
     let world = World::open(&spec, Opening::Modern).await.unwrap();
     for id_last in [false, true] {
         let params = json!({"bytes": 1 << 20, "id_last": id_last});

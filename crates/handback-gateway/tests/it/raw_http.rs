@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::web::{Exchange, Web};
-use crate::world::{World, ask, ask_heard, bytes, legacy, notification, result};
+use crate::world::{LONG, World, ask, ask_heard, bytes, legacy, notification, result};
 
 const JSON: &str = "application/json";
 
@@ -220,6 +220,89 @@ async fn what_takes_too_long_is_given_up() {
     assert_eq!(answer.await.unwrap().unwrap_err(), LineError::TimedOut);
     // In the newer era, hanging up is all there is to say.
     request.hung_up().await;
+}
+
+/// What an event stream can go on with for ever without saying anything wrong.
+const FLOODS: [&str; 6] = [
+    ": still here\n\n",
+    // One line, which has no end.
+    ":",
+    "id: 1\nretry: 1\n\n",
+    "event: ping\ndata: x\n\n",
+    "x",
+    "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n",
+];
+
+#[tokio::test]
+async fn a_question_in_an_endless_stream_is_given_up() {
+    for flood in FLOODS {
+        let mut web = Web::start().await;
+        let world = open(&web).await;
+        let asked = Ask { time_limit: Some(Duration::from_millis(500)), ..ask("x", json!({})) };
+        let answer = asking(&world, asked);
+        let mut request = web.next().await;
+        request.events().await;
+        // It ends with the connection.
+        let flooding = tokio::spawn(request.flood(flood));
+        assert_eq!(answer.await.unwrap().unwrap_err(), LineError::TimedOut, "{flood:?}");
+        tokio::time::timeout(LONG, flooding).await.unwrap().unwrap();
+        // The line is good for the next one.
+        let answer = asking(&world, ask("x", json!({})));
+        let request = web.next().await;
+        let body = message(request.id(), "7");
+        request.answer(200, JSON, body).await;
+        assert_eq!(result(answer.await.unwrap().unwrap()), b"7");
+    }
+}
+
+#[tokio::test]
+async fn what_goes_on_behind_an_answer_is_not_read_for_ever() {
+    for flood in FLOODS {
+        let mut web = Web::start().await;
+        let world = open(&web).await;
+        let answer = asking(&world, ask("x", json!({})));
+        let mut request = web.next().await;
+        request.events().await;
+        let (first, second) = (message(request.id(), "1"), message(request.id(), "2"));
+        // The same id twice: the first is the answer.
+        request.write(format!("data: {first}\n\ndata: {second}\n\n")).await;
+        let flooding = tokio::spawn(request.flood(flood));
+        assert_eq!(result(answer.await.unwrap().unwrap()), b"1");
+        tokio::time::timeout(LONG, flooding).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn answers_that_nobody_waits_for_are_passed_over() {
+    let mut web = Web::start().await;
+    let world = open(&web).await;
+    let answer = asking(&world, ask("x", json!({})));
+    let mut request = web.next().await;
+    request.events().await;
+    for other in ["987654", "\"nobody\""] {
+        let other = format!(r#"{{"jsonrpc":"2.0","id":{other},"result":0}}"#);
+        request.write(format!("data: {other}\n\n")).await;
+    }
+    let own = message(request.id(), "1");
+    request.write(format!("data: {own}\n\n")).await;
+    assert_eq!(result(answer.await.unwrap().unwrap()), b"1");
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_in_an_answer_loses_it() {
+    let mut web = Web::start().await;
+    let world = open(&web).await;
+    let half = r#"data: {"jsonrpc":"2.0","id":1,"result":{"half":"#;
+    for head in ["connection: close\r\n\r\n", "content-length: 9999\r\n\r\n"] {
+        let answer = asking(&world, ask("x", json!({})));
+        let mut request = web.next().await;
+        let kind = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+        request.write(format!("{kind}{head}{half}")).await;
+        drop(request);
+        let why = answer.await.unwrap().unwrap_err();
+        assert_eq!(why, LineError::Lost);
+        assert!(!why.nothing_happened());
+    }
 }
 
 #[tokio::test]

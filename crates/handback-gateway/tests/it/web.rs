@@ -66,6 +66,14 @@ impl Exchange {
         .await;
     }
 
+    /// Writes the same over and over, until the other end hangs up.
+    pub(crate) async fn flood(mut self, bytes: &str) {
+        let many = bytes.repeat(1 + 4096 / bytes.len());
+        while self.stream.write_all(many.as_bytes()).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Waits until the other end hangs up.
     pub(crate) async fn hung_up(mut self) {
         let mut byte = [0];

@@ -21,6 +21,7 @@ pub(crate) fn spec(place: Place) -> Spec {
         answer_bytes_max: 256 << 20,
         memory_bytes_max: 1 << 20,
         spool: std::env::temp_dir(),
+        is_shared: false,
     }
 }
 

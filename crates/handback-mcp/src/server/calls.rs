@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Brought;
 use super::session::{Session, rank};
-use super::{CURSOR_ARGUMENT, KEY_META, McpServer};
+use super::{BUDGET_META, CURSOR_ARGUMENT, KEY_META, McpServer};
 
 /// A call as a client asked for it: each of its rounds is made from it.
 #[derive(Clone, Debug)]
@@ -36,6 +36,7 @@ pub(super) struct Incoming {
     pub(super) key: Option<String>,
     pub(super) abilities: Abilities,
     pub(super) log_level: Option<String>,
+    pub(super) budget_bytes: Option<usize>,
     pub(super) continuation: Option<Continuation>,
 }
 
@@ -82,6 +83,7 @@ impl Incoming {
             key: key(context)?,
             abilities: abilities(context),
             log_level: level_name(context.meta.log_level()),
+            budget_bytes: budget(context),
             continuation,
         })
     }
@@ -110,6 +112,9 @@ impl Incoming {
         }
         if let Some(level) = &self.log_level {
             request = request.log_level(level.clone());
+        }
+        if let Some(bytes) = self.budget_bytes {
+            request = request.budget_bytes(bytes);
         }
         match continuation {
             Some(continuation) => request.continuation(continuation),
@@ -227,6 +232,21 @@ fn key(context: &RequestContext<RoleServer>) -> Result<Option<String>, ErrorData
         _ => Err(bad("there are two idempotency keys".to_owned())),
     }
 }
+
+/// Bytes of the text of a result, of a client that says how many bytes it takes of a result. What is no
+/// number says nothing.
+fn budget(context: &RequestContext<RoleServer>) -> Option<usize> {
+    let bytes = context.meta.get(BUDGET_META)?.as_u64()?;
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    Some(bytes.max(BUDGET_BYTES_MIN).saturating_sub(RESULT_BYTES))
+}
+
+/// A budget that is smaller counts as this one: page info with two cursors has to fit, and a piece of an
+/// item.
+const BUDGET_BYTES_MIN: usize = 4 << 10;
+
+/// Bytes of a result around its text, also of one that is a replay.
+const RESULT_BYTES: usize = 192;
 
 fn abilities(context: &RequestContext<RoleServer>) -> Abilities {
     let capabilities = context.client_capabilities();

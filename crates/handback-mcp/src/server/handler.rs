@@ -28,7 +28,7 @@ use super::answers::{
 use super::calls::{Incoming, is_modern, level_name};
 use super::lists::{List, entry_of};
 use super::session::RESOURCES_MAX;
-use super::tasks::SLOW_AFTER;
+use super::tasks::{NewTask, OwnRounds, SLOW_AFTER};
 
 /// Values of a completion at most, as the protocol has it.
 const COMPLETIONS_MAX: usize = 100;
@@ -94,11 +94,25 @@ impl McpServer {
                 return self.told_result(&incoming, ended);
             }
         }
-        match self.tasks.adopt(self, incoming.clone(), running.call, cancel).await {
+        let longest = self.definition(&incoming).map(|known| known.longest_call());
+        let new = NewTask {
+            owner: incoming.caller.principal().clone(),
+            longest: longest.unwrap_or_default(),
+            patience: self.pipeline.sealer().state_life(),
+            cancel: cancel.clone(),
+        };
+        let rounds = OwnRounds {
+            server: self.clone(),
+            incoming: incoming.clone(),
+            call: running.call,
+            cancel,
+            sealed: None,
+        };
+        match self.tasks.adopt(new, rounds).await {
             Ok(task) => return Ok(CallToolResponse::Task(task)),
             // Nothing has begun.
             Err((_, error)) if is_at_once => return Err(error),
-            Err((call, _)) => running.call = call,
+            Err((rounds, _)) => running.call = rounds.call,
         }
         // It is at work: refused now, it might be made again.
         let ended = tokio::select! {

@@ -6,6 +6,7 @@
 //! | tools, prompts, resources | calls of the pipeline, by operation |
 //! | `arguments.__cursor`, `requestState` | continuations |
 //! | `_meta["dev.handback/idempotency-key"]`, `Idempotency-Key` | the key |
+//! | `_meta["dev.handback/budget"]` | bytes that the client takes of a result |
 //! | `*/list` | the registry, in pages with sealed cursors |
 //! | questions | inside of the result, or, to older clients, as requests |
 //! | tasks | calls that go on without a connection; see [`tasks`] |
@@ -34,6 +35,10 @@ use self::tasks::Tasks;
 
 /// Where a request has its idempotency key.
 pub const KEY_META: &str = "dev.handback/idempotency-key";
+
+/// Where a request says how many bytes its client takes of a result: a number. Tools that can go on in
+/// another answer keep to it.
+pub const BUDGET_META: &str = "dev.handback/budget";
 
 /// Where a result has the cursor of the next page.
 pub const NEXT_CURSOR_META: &str = "dev.handback/nextCursor";
@@ -107,6 +112,12 @@ impl McpServer {
     pub fn changes(mut self, changes: Changes) -> Self {
         self.changes = changes;
         self
+    }
+
+    /// Its tasks.
+    #[must_use]
+    pub const fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 
     /// Who calls.

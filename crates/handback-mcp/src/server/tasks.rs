@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use handback_identity::{VerifiedPrincipal, binding};
 use handback_store::held::{LookUp, NewValue, SpillId};
 use handback_store::journal::InstanceId;
@@ -21,12 +22,15 @@ use handback_store::revocations::Subject;
 use handback_store::{Change, Condition, Kv, KvBatch, Millis};
 use handback_token::{Handle, HandleError, Operation, Reason};
 use handback_tool::gate::{Back, Gate};
-use handback_tool::{Answer, CallHeld, Continuation, Inputs, Refusal, Reply, Surface};
+use handback_tool::{Answer, CallHeld, Continuation, Refusal, Reply, Surface};
 use jiff::Timestamp;
 use rand::RngExt as _;
 use rmcp::ErrorData;
-use rmcp::model::{CreateTaskResult, DetailedTask, GetTaskResult, Task, TaskPayload, TaskStatus};
+use rmcp::model::{
+    CallToolResult, CreateTaskResult, DetailedTask, GetTaskResult, Task, TaskPayload, TaskStatus,
+};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -107,7 +111,8 @@ enum State {
     Working,
     /// The questions, as the protocol has them.
     InputRequired(Value),
-    Completed(Value),
+    /// The result, as it was given.
+    Completed(Box<RawValue>),
     /// The result is kept under this id.
     CompletedLong([u8; 16]),
     Failed(Value),
@@ -130,34 +135,35 @@ impl Tasks {
 
     /// A call that is under way becomes a task, which is recorded when this returns. One that cannot
     /// become a task comes back, with the reason: it may have been at work.
-    pub(super) async fn adopt(
+    ///
+    /// # Errors
+    ///
+    /// The call, and why it is no task: its caller has too many, or the store is gone.
+    pub async fn adopt<C: Rounds>(
         &self,
-        server: &McpServer,
-        incoming: Incoming,
-        call: UnderWay,
-        cancel: CancellationToken,
-    ) -> Result<CreateTaskResult, (UnderWay, ErrorData)> {
+        new: NewTask,
+        call: C,
+    ) -> Result<CreateTaskResult, (C, ErrorData)> {
+        let NewTask { owner, longest, patience, cancel } = new;
         let id = Handle::generate(&mut rand::rng());
-        let owner = incoming.caller.principal().binding();
+        let binding = owner.binding();
         let (answers, updates) = mpsc::channel(UPDATES_WAITING_MAX);
         {
             let mut live = self.0.lock();
-            if live.values().filter(|task| task.owner == owner).count() >= TASKS_PER_CALLER_MAX {
+            if live.values().filter(|task| task.owner == binding).count() >= TASKS_PER_CALLER_MAX {
                 return Err((call, protocol_error(&Refusal::Busy)));
             }
-            live.insert(id, Live { owner: owner.clone(), cancel: cancel.clone(), answers });
+            live.insert(id, Live { owner: binding.clone(), cancel: cancel.clone(), answers });
         }
         let listed = Listed { tasks: self.clone(), id };
         let now = (self.0.clock)();
-        let longest = server.definition(&incoming).map(|known| known.longest_call());
-        let longest = longest.unwrap_or_default().as_millis();
         let record = Record {
-            owner,
+            owner: binding,
             instance: self.0.instance,
             start: self.0.start,
             created_ms: now,
             updated_ms: now,
-            longest_ms: Millis::try_from(longest).unwrap_or(Millis::MAX),
+            longest_ms: Millis::try_from(longest.as_millis()).unwrap_or(Millis::MAX),
             round: 0,
             state: State::Working,
         };
@@ -165,9 +171,55 @@ impl Tasks {
             return Err((call, error));
         }
         let task = record.task(id);
-        let driver = Driver { server: server.clone(), incoming, listed, record, cancel, updates };
-        tokio::spawn(driver.drive(call));
+        let driver = Driver { call, owner, patience, listed, record, cancel, updates };
+        tokio::spawn(driver.drive());
         Ok(CreateTaskResult::new(task))
+    }
+
+    /// What is known of a task, as JSON: its result is as it was given, to the byte.
+    ///
+    /// # Errors
+    ///
+    /// The JSON of the error object, if it is none of the caller's.
+    pub async fn get_json(
+        &self,
+        gate: &Gate,
+        caller: &VerifiedPrincipal,
+        id: &str,
+    ) -> Result<String, String> {
+        let known = self.known(gate, caller, id).await;
+        let told = known.and_then(|(task, state)| {
+            let task = serde_json::to_string(&task).map_err(|_| broken())?;
+            let payload = match state {
+                State::InputRequired(requests) => format!(r#","inputRequests":{requests}"#),
+                State::Completed(result) => format!(r#","result":{}"#, result.get()),
+                State::Failed(error) => format!(r#","error":{error}"#),
+                State::Working | State::Cancelled | State::CompletedLong(_) => String::new(),
+            };
+            let task = task.strip_suffix('}').unwrap_or(&task);
+            Ok(format!(r#"{task}{payload},"resultType":"complete"}}"#))
+        });
+        told.map_err(|error| serde_json::to_string(&error).unwrap_or_default())
+    }
+
+    /// A task of this caller, with its whole result.
+    async fn known(
+        &self,
+        gate: &Gate,
+        caller: &VerifiedPrincipal,
+        id: &str,
+    ) -> Result<(Task, State), ErrorData> {
+        let (id, record) = self.0.own(gate, caller, id).await?;
+        let task = record.task(id);
+        let state = match record.state {
+            State::CompletedLong(spill) => {
+                let bytes = self.0.long_result(caller, spill).await?;
+                let result = serde_json::from_slice(&bytes);
+                State::Completed(result.map_err(|_| broken())?)
+            }
+            state => state,
+        };
+        Ok((task, state))
     }
 
     /// What is known of a task.
@@ -177,23 +229,21 @@ impl Tasks {
         caller: &VerifiedPrincipal,
         id: &str,
     ) -> Result<GetTaskResult, ErrorData> {
-        let (id, record) = self.0.own(gate, caller, id).await?;
-        let payload = match record.state.clone() {
+        let (task, state) = self.known(gate, caller, id).await?;
+        let payload = match state {
             State::Working => TaskPayload::Working,
             State::InputRequired(requests) => {
                 TaskPayload::InputRequired { input_requests: typed(requests)? }
             }
-            State::Completed(result) => TaskPayload::Completed { result: typed(result)? },
-            State::CompletedLong(spill) => {
-                let bytes = self.0.long_result(caller, spill).await?;
-                let result = serde_json::from_slice(&bytes);
-                let result = result.map_err(|_| protocol_error(&Refusal::Broken))?;
-                TaskPayload::Completed { result }
+            State::Completed(result) => {
+                let result = serde_json::from_str(result.get());
+                TaskPayload::Completed { result: result.map_err(|_| broken())? }
             }
             State::Failed(error) => TaskPayload::Failed { error: typed(error)? },
             State::Cancelled => TaskPayload::Cancelled,
+            State::CompletedLong(_) => return Err(broken()),
         };
-        Ok(GetTaskResult::new(DetailedTask::new(record.task(id), payload)))
+        Ok(GetTaskResult::new(DetailedTask::new(task, payload)))
     }
 
     /// Answers for a task. What was not asked for is nothing.
@@ -250,77 +300,93 @@ impl Drop for Listed {
     }
 }
 
+/// What a call that becomes a task is told by.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal: nothing may be forgotten")]
+pub struct NewTask {
+    /// Whose it is.
+    pub owner: VerifiedPrincipal,
+    /// How long one round may take.
+    pub longest: Duration,
+    /// How long answers are waited for: what was asked is not taken after that.
+    pub patience: Duration,
+    /// What ends it.
+    pub cancel: CancellationToken,
+}
+
+/// A call with all its rounds, which goes on without a connection.
+pub trait Rounds: Send + 'static {
+    /// Waits for the end of the round that is under way. Who stops waiting may wait again.
+    fn ended(&mut self) -> BoxFuture<'_, Round>;
+
+    /// Begins the next round, with the answers to what the last one asked.
+    fn go_on(&mut self, answers: Map<String, Value>);
+}
+
+/// How a round ended.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "the protocol has no other end")]
+pub enum Round {
+    /// With the result of the call.
+    Completed(Box<RawValue>),
+    /// With questions, as the protocol has them: an object of requests.
+    Asks(Value),
+    /// With an error object.
+    Failed(Value),
+    /// Nobody wanted it any more.
+    Cancelled,
+}
+
 /// Takes a call to its end.
-struct Driver {
-    server: McpServer,
-    incoming: Incoming,
+struct Driver<C> {
+    call: C,
+    owner: VerifiedPrincipal,
+    patience: Duration,
     listed: Listed,
     record: Record,
     cancel: CancellationToken,
     updates: mpsc::Receiver<Update>,
 }
 
-impl Driver {
-    async fn drive(mut self, first: UnderWay) {
-        let mut call = first;
+impl<C: Rounds> Driver<C> {
+    async fn drive(mut self) {
         let state = loop {
             let ended = tokio::select! {
-                ended = &mut call => ended,
+                ended = self.call.ended() => ended,
                 () = self.cancel.cancelled() => break State::Cancelled,
             };
-            let (inputs, sealed) = match ended {
-                Ok(Answer { reply: Reply::NeedsInput { inputs, state }, .. }) => (inputs, state),
-                Err(Refusal::Cancelled) => break State::Cancelled,
-                ended => break self.ended(ended).await,
+            let asked = match ended {
+                Round::Asks(asked) => asked,
+                Round::Completed(result) => {
+                    break self.listed.tasks.0.kept(&self.owner, result).await;
+                }
+                Round::Failed(error) => break State::Failed(error),
+                Round::Cancelled => break State::Cancelled,
             };
-            let Some(answers) = self.answers(&inputs).await else { break State::Cancelled };
-            let answers = match answers {
-                Ok(answers) => answers,
-                Err(error) => break failed(&error),
-            };
-            let continuation = Continuation::State { state: Some(sealed), answers };
-            call = self.server.start(&self.incoming, Some(continuation), self.cancel.clone()).call;
+            match self.answers(asked).await {
+                None => break State::Cancelled,
+                Some(Ok(answers)) => self.call.go_on(answers),
+                Some(Err(error)) => break failed(&error),
+            }
         };
         self.set(state).await;
     }
 
     /// Asks, and waits for answers as long as they can be taken; nothing, if the task was cancelled
     /// meanwhile.
-    async fn answers(&mut self, inputs: &Inputs) -> Option<Result<Map<String, Value>, ErrorData>> {
-        let asked = questions(inputs, self.incoming.abilities).and_then(|asked| {
-            serde_json::to_value(asked).map_err(|_| protocol_error(&Refusal::Broken))
-        });
-        let asked = match asked {
-            Ok(asked) => asked,
-            Err(error) => return Some(Err(error)),
-        };
+    async fn answers(&mut self, asked: Value) -> Option<Result<Map<String, Value>, ErrorData>> {
         self.record.round += 1;
         self.set(State::InputRequired(asked)).await;
-        let life = self.server.pipeline.sealer().state_life();
         let answers = tokio::select! {
             answers = answers_of(&mut self.updates, self.record.round) => answers?,
             () = self.cancel.cancelled() => return None,
             // Nobody waits for who does not come back, and what was asked is not taken any more.
-            () = tokio::time::sleep(life) => {
+            () = tokio::time::sleep(self.patience) => {
                 return Some(Err(protocol_error(&Reason::Expired.into())));
             }
         };
         self.set(State::Working).await;
         Some(Ok(answers))
-    }
-
-    async fn ended(&self, ended: Result<Answer, Refusal>) -> State {
-        let result = match ended {
-            Ok(answer) => tool_result(answer),
-            Err(refusal) => tool_refusal(&refusal, self.incoming.brought()),
-        };
-        let result = result.and_then(|result| {
-            serde_json::to_value(result).map_err(|_| protocol_error(&Refusal::Broken))
-        });
-        match result {
-            Ok(result) => self.listed.tasks.0.kept(self.incoming.caller.principal(), result).await,
-            Err(error) => failed(&error),
-        }
     }
 
     async fn set(&mut self, state: State) {
@@ -333,6 +399,47 @@ impl Driver {
             tracing::error!(error = %error.message, "what became of a task was not recorded");
         }
     }
+}
+
+/// A call of a tool of ours, as a task.
+pub(super) struct OwnRounds {
+    pub(super) server: McpServer,
+    pub(super) incoming: Incoming,
+    pub(super) call: UnderWay,
+    pub(super) cancel: CancellationToken,
+    /// The state that goes with what was asked last.
+    pub(super) sealed: Option<String>,
+}
+
+impl Rounds for OwnRounds {
+    fn ended(&mut self) -> BoxFuture<'_, Round> {
+        Box::pin(async {
+            let ended = (&mut self.call).await;
+            match ended {
+                Ok(Answer { reply: Reply::NeedsInput { inputs, state }, .. }) => {
+                    self.sealed = Some(state);
+                    let asked = questions(&inputs, self.incoming.abilities)
+                        .and_then(|asked| serde_json::to_value(asked).map_err(|_| broken()));
+                    asked.map_or_else(|error| Round::Failed(error_value(&error)), Round::Asks)
+                }
+                Err(Refusal::Cancelled) => Round::Cancelled,
+                Ok(answer) => told(tool_result(answer)),
+                Err(refusal) => told(tool_refusal(&refusal, self.incoming.brought())),
+            }
+        })
+    }
+
+    fn go_on(&mut self, answers: Map<String, Value>) {
+        let continuation = Continuation::State { state: self.sealed.take(), answers };
+        let cancel = self.cancel.clone();
+        self.call = self.server.start(&self.incoming, Some(continuation), cancel).call;
+    }
+}
+
+fn told(result: Result<CallToolResult, ErrorData>) -> Round {
+    let result =
+        result.and_then(|result| serde_json::value::to_raw_value(&result).map_err(|_| broken()));
+    result.map_or_else(|error| Round::Failed(error_value(&error)), Round::Completed)
 }
 
 /// The answers to the questions of a round.
@@ -423,11 +530,11 @@ impl Shared {
     }
 
     /// A result for a record: what is long is kept beside it.
-    async fn kept(&self, owner: &VerifiedPrincipal, result: Value) -> State {
-        let bytes = result.to_string().into_bytes();
-        if bytes.len() <= INLINE_BYTES_MAX {
+    async fn kept(&self, owner: &VerifiedPrincipal, result: Box<RawValue>) -> State {
+        if result.get().len() <= INLINE_BYTES_MAX {
             return State::Completed(result);
         }
+        let bytes = result.get().as_bytes().to_vec();
         let (held, owner, now) = (self.held.clone(), owner.clone(), (self.clock)());
         let spill = move || {
             let new = NewValue::new("task").fixed_life(TASK_LIFE_MS).unmetered();
@@ -480,10 +587,16 @@ fn key(id: Handle) -> Bytes {
 }
 
 fn failed(error: &ErrorData) -> State {
-    State::Failed(
-        serde_json::to_value(error)
-            .unwrap_or_else(|_| json!({"code": -32603, "message": "the task failed"})),
-    )
+    State::Failed(error_value(error))
+}
+
+fn error_value(error: &ErrorData) -> Value {
+    serde_json::to_value(error)
+        .unwrap_or_else(|_| json!({"code": -32603, "message": "the task failed"}))
+}
+
+fn broken() -> ErrorData {
+    protocol_error(&Refusal::Broken)
 }
 
 fn time(ms: Millis) -> String {
@@ -501,7 +614,10 @@ mod tests {
         let states = [
             State::Working,
             State::InputRequired(json!({"sure": {"method": "elicitation/create"}})),
-            State::Completed(json!({"content": [{"type": "text", "text": "é\n"}]})),
+            State::Completed(
+                RawValue::from_string(r#"{"content":[{"type":"text","text":"é\n"}]}"#.to_owned())
+                    .unwrap(),
+            ),
             State::CompletedLong([7; 16]),
             State::Failed(json!({"code": -32603, "message": "no"})),
             State::Cancelled,

@@ -58,6 +58,12 @@ impl Answer {
         }
     }
 
+    /// Whether it says that there was too much to answer with.
+    pub(crate) fn is_too_large(&self) -> bool {
+        let limit = self.failure().and_then(|failure| failure.details().get("limit_type"));
+        limit.is_some_and(|limit| limit == "response_size")
+    }
+
     /// What the audit is told of it: of the first operation of a batch that has something to tell.
     #[must_use]
     pub fn inside(&self) -> Option<&Inside> {
@@ -369,6 +375,40 @@ impl Warning {
         }
     }
 
+    /// The same, where it is shorter for the sake of the client: with how to go on.
+    pub(crate) fn over_budget(self, hint: &str) -> Self {
+        let mut details = self.details;
+        if let Value::Object(members) = &mut details {
+            members.insert("hint".to_owned(), hint.into());
+        }
+        Self { details, ..self }
+    }
+
+    /// Something is shown in part.
+    pub(crate) fn excerpt(field: &str, hint: &str) -> Self {
+        Self {
+            code: "VALIDATION_TRUNCATED_WARNING",
+            message: "What is larger than this client takes at once is shown in part".to_owned(),
+            details: json!({"field": field, "hint": hint}),
+            severity: "medium",
+        }
+    }
+
+    /// A batch of which only the first operations were made.
+    pub(crate) fn batch(made: usize, of: usize) -> Self {
+        Self {
+            code: "VALIDATION_TRUNCATED_WARNING",
+            message: format!("Only the first {made} of {of} operations were made"),
+            details: json!({
+                "field": "operations",
+                "truncated_count": made,
+                "original_count": of,
+                "hint": "The answer is as large as this client takes at once: send the others again",
+            }),
+            severity: "medium",
+        }
+    }
+
     /// A list in which not everything is that is held for the caller.
     pub(crate) fn more_held(listed: usize) -> Self {
         Self {
@@ -388,7 +428,7 @@ impl Warning {
         }
     }
 
-    fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         json!({
             "code": self.code,
             "message": self.message,

@@ -1,12 +1,14 @@
 //! Values by JSON pointer: `get_element` with `pointer`, and `element_type` with one behind a handle.
 
 use handback_token::Handle;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
-use super::answer::{Answer, Body};
+use super::answer::{Answer, Body, Warning};
 use super::engine::{Call, DATA_ENVELOPE_BYTES, Engine};
 use super::failure::Failure;
 use super::params::Params;
+use super::piece::{self, Rest};
+use super::room::Room;
 use crate::excerpt::{Excerpt, Extent, Located};
 use crate::json::Pointer;
 
@@ -16,18 +18,23 @@ const PIECE_BYTES: u64 = 65_536;
 /// No piece is shorter: the longest character has as many bytes.
 const SHORTEST_PIECE_BYTES: usize = 4;
 
-/// As many bytes a character of a text may take in JSON, at most, for one of its own.
-const ESCAPED_BYTES: usize = 6;
-
 /// What stands between a handle and a pointer, as in references to held values.
 const SEPARATOR: char = '#';
 
-/// Parameters that are about pointers.
-const PARAMS: [&str; 3] = ["pointer", "from", "length"];
-
-/// Whether a request is about pointers.
+/// Whether a request is about a pointer.
 pub(crate) fn is_by_pointer(params: &Params) -> bool {
-    !params.given(&PARAMS).is_empty()
+    params.text("pointer").is_some()
+}
+
+/// The piece that a request asks for, if it asks for one: what fits of it is shown.
+pub(crate) fn extent(params: &Params, room: Room) -> Option<Extent> {
+    let (from, length) = (params.size("from"), params.size("length"));
+    if from.is_none() && length.is_none() {
+        return None;
+    }
+    let length = usize::try_from(length.unwrap_or(PIECE_BYTES)).unwrap_or(usize::MAX);
+    let max_bytes = length.min(room.bytes).max(SHORTEST_PIECE_BYTES);
+    Some(Extent::Piece { from: from.unwrap_or(0), max_bytes })
 }
 
 /// A name and what is behind it: `HANDLE#/items` has two parts.
@@ -53,55 +60,62 @@ impl Engine {
         &self,
         call: &Call<'_>,
         params: &Params,
-        budget: usize,
+        room: Room,
     ) -> Result<Answer, Failure> {
-        let asked = asked(params, budget.saturating_sub(DATA_ENVELOPE_BYTES))?;
+        let room = room.without(DATA_ENVELOPE_BYTES);
+        let pointer = asked(params)?;
         let (name, collection) = self.find(call, params)?;
-        let located = collection.value_at(&asked.pointer, asked.extent);
-        let found = match located.map_err(|error| Failure::collection(error, name, None))? {
-            Located::Found(found) => found,
-            Located::Nothing => {
-                return Err(Failure::not_found("value", &asked.pointer.to_string()));
-            }
-            Located::NotJson => {
-                let expected = "nothing: the collection is no JSON value";
-                return Err(Failure::invalid_type("pointer", expected, "string"));
+        let found = |extent| {
+            let located = collection.value_at(&pointer, extent);
+            match located.map_err(|error| Failure::collection(error, name, None))? {
+                Located::Found(found) => Ok(found),
+                Located::Nothing => Err(Failure::not_found("value", &pointer.to_string())),
+                Located::NotJson => {
+                    let expected = "nothing: the collection is no JSON value";
+                    Err(Failure::invalid_type("pointer", expected, "string"))
+                }
             }
         };
-        let limit = self.settings.limits.response_bytes;
         let too_large = |found: &Excerpt| {
-            let hint = how_to_go_on(name, &asked.pointer, found);
-            Failure::value_too_large(limit, found.kind, found.size_bytes, hint)
+            let hint = how_to_go_on(name, &pointer, found);
+            Failure::value_too_large(room.limit, found.kind, found.size_bytes, hint)
         };
-        let data = match (asked.extent, &found.text) {
-            (Extent::Whole { .. }, Some(text)) if found.kind == "text" => {
-                Value::from(text.as_str()).to_string()
-            }
-            (Extent::Whole { .. }, Some(text)) => text.clone(),
-            (Extent::Piece { .. }, Some(text)) => piece(&found, text),
-            (_, None) => return Err(too_large(&found)),
-        };
-        if data.len() > asked.limit {
-            return Err(too_large(&found));
+        let answer = |data, warnings| Answer::new(params.operation, Body::Data(data), warnings);
+        if let Some(extent) = extent(params, room) {
+            let found = found(extent)?;
+            let text = found.text.as_deref().unwrap_or_default();
+            let data = piece::piece(&found, text, room).ok_or_else(|| too_large(&found))?;
+            return Ok(answer(data, vec![]));
         }
-        Ok(Answer::new(params.operation, Body::Data(data), vec![]))
+        let whole = found(Extent::Whole { max_bytes: room.bytes })?;
+        let text = whole.text.as_ref().map(|text| match whole.kind {
+            "text" => Value::from(text.as_str()).to_string(),
+            _ => text.clone(),
+        });
+        let cost = text.as_ref().map_or(usize::MAX, |text| room.cost(text));
+        match text {
+            Some(text) if cost <= room.bytes => return Ok(answer(text, vec![])),
+            _ if !room.is_clients => return Err(too_large(&whole)),
+            _ => {}
+        }
+        // In a batch, what would fit into an answer of its own is not taken apart.
+        let most = room.whole().without(DATA_ENVELOPE_BYTES).bytes;
+        if cost <= most || (cost == usize::MAX && whole.size_bytes <= most as u64) {
+            return Err(too_large(&whole));
+        }
+        let first = found(Extent::Piece { from: 0, max_bytes: room.bytes })?;
+        let text = first.text.as_deref().unwrap_or_default();
+        let at = Map::from_iter([("pointer".to_owned(), pointer.to_string().into())]);
+        let rest = Rest::get(name, at, None);
+        let data = piece::excerpt(first.kind, first.size_bytes, text, &rest, room);
+        let data = data.ok_or_else(|| too_large(&first))?;
+        let hint = how_to_go_on(name, &pointer, &first);
+        Ok(answer(data, vec![Warning::excerpt("data", &hint)]))
     }
 }
 
-/// What a request asks for.
-struct Asked {
-    pointer: Pointer,
-    extent: Extent,
-    limit: usize,
-}
-
-fn asked(params: &Params, limit: usize) -> Result<Asked, Failure> {
-    let Some(text) = params.text("pointer") else {
-        let given = params.given(&PARAMS);
-        let message = "Cannot use 'from' or 'length' without 'pointer'";
-        let hint = "Add 'pointer', or leave them out";
-        return Err(Failure::combination(message, "incomplete parameters", &given, hint));
-    };
+/// The pointer that a request has.
+fn asked(params: &Params) -> Result<Pointer, Failure> {
     let others = params.given(&["id", "fields", "preset"]);
     if !others.is_empty() {
         let message = "Cannot use 'pointer' with 'id', 'fields' or 'preset'";
@@ -109,33 +123,7 @@ fn asked(params: &Params, limit: usize) -> Result<Asked, Failure> {
         let hint = "Use 'pointer' alone: it may lead into an element";
         return Err(Failure::combination(message, "conflicting parameters", &given, hint));
     }
-    let pointer = pointer("pointer", text)?;
-    let extent = match (params.size("from"), params.size("length")) {
-        (None, None) => Extent::Whole { max_bytes: limit },
-        (from, length) => {
-            let length = usize::try_from(length.unwrap_or(PIECE_BYTES)).unwrap_or(usize::MAX);
-            let max_bytes = length.min(limit / ESCAPED_BYTES).max(SHORTEST_PIECE_BYTES);
-            Extent::Piece { from: from.unwrap_or(0), max_bytes }
-        }
-    };
-    Ok(Asked { pointer, extent, limit })
-}
-
-/// A piece of a text, with where it is and where the next one starts.
-fn piece(found: &Excerpt, text: &str) -> String {
-    let next = found.from + text.len() as u64;
-    let mut piece = json!({
-        "kind": found.kind,
-        "bytes": found.size_bytes,
-        "from": found.from,
-        "text": text,
-    });
-    if let Value::Object(members) = &mut piece
-        && next < found.size_bytes
-    {
-        members.insert("next".to_owned(), next.into());
-    }
-    piece.to_string()
+    pointer("pointer", params.text("pointer").unwrap_or_default())
 }
 
 /// What to do about a value that is too large.

@@ -7,14 +7,16 @@ use handback_token::{Caller, Handle, HandleError, Sealer, UnixTime};
 use rand_core::CryptoRng;
 use serde_json::{Map, Value, json};
 
-use super::answer::{Answer, Body};
+use super::answer::{Answer, Body, Warning};
 use super::at::{self, is_by_pointer};
 use super::catalog::Catalog;
 use super::failure::{Code, Failure, HandleRefusal, shortened};
 use super::own::{Own, OwnError};
 use super::page::Paged;
 use super::params::Params;
+use super::piece::{self, Rest};
 use super::request;
+use super::room::Room;
 use super::settings::{Settings, SettingsError};
 use super::snapshot::Snapshot;
 use super::table::{Operation, Table};
@@ -22,7 +24,9 @@ use super::{derive, introspect, sort, tools};
 use crate::collection::{
     Collection, CollectionError, Fetch, ItemText, Places, Query, Search, Window,
 };
+use crate::excerpt::Excerpt;
 use crate::filter::{Filter, FilterError};
+use crate::json::InMemory;
 use crate::project::Selection;
 use crate::scalar::Scalar;
 use crate::schema::Schema;
@@ -53,6 +57,10 @@ pub struct Call<'a> {
     pub now: UnixTime,
     /// What belongs to the caller. Without it there are no handles, and the engine's shelf is used.
     pub own: Option<&'a dyn Own>,
+    /// Bytes that the client takes in one answer, counted as those of a text inside of JSON, which is
+    /// how MCP carries it; without one, only the limit of the settings holds. What is over it is cut
+    /// between items, and an item that is larger alone is shown in part, with how to read on.
+    pub budget_bytes: Option<usize>,
 }
 
 /// Which tool was called.
@@ -207,15 +215,16 @@ impl Engine {
             && !members.contains_key("operation")
         {
             return Step::Answer(match self.batch(call, members, rng) {
-                Ok(answers) => {
-                    Answer { operation: None, body: Body::Batch(answers), warnings: vec![] }
-                }
+                Ok(answer) => answer,
                 Err(failure) => Answer::failure_of(None, failure),
             });
         }
         match Params::resolve(request, &self.table) {
             Ok(params) => self.run(call, params, call.now, 0, rng),
-            Err(failure) => Step::Answer(Answer::failure_of(operation_of(request), failure)),
+            Err(failure) => {
+                let room = Room::of(call, &self.settings.limits);
+                Step::Answer(within(Answer::failure_of(operation_of(request), failure), room))
+            }
         }
     }
 
@@ -228,14 +237,16 @@ impl Engine {
         rng: &mut dyn CryptoRng,
     ) -> Step {
         let operation = params.operation;
-        let budget = self.settings.limits.response_bytes;
-        match self.execute(call, &params, asked_at, waited_ms, budget, rng) {
-            Ok(Done::Answer(answer)) => Step::Answer(answer),
+        let room = Room::of(call, &self.settings.limits);
+        match self.execute(call, &params, asked_at, waited_ms, room, rng) {
+            Ok(Done::Answer(answer)) => Step::Answer(within(answer, room)),
             Ok(Done::Wait { left_ms }) => {
                 let sleep_ms = left_ms.min(LOOK_EVERY_MS);
                 Step::Wait(Waiting { params, asked_at, waited_ms, sleep_ms })
             }
-            Err(failure) => Step::Answer(Answer::failure_of(Some(operation), failure)),
+            Err(failure) => {
+                Step::Answer(within(Answer::failure_of(Some(operation), failure), room))
+            }
         }
     }
 
@@ -245,28 +256,29 @@ impl Engine {
         params: &Params,
         asked_at: UnixTime,
         waited_ms: u64,
-        budget: usize,
+        room: Room,
         rng: &mut dyn CryptoRng,
     ) -> Result<Done, Failure> {
         let operation = params.operation;
         check_endpoint(operation, call.endpoint)?;
         match operation {
             Operation::Introspect => introspect::answer(self, call, params)
-                .and_then(|data| self.data_of(operation, &data, budget)),
+                .and_then(|data| data_of(operation, &data, room)),
             Operation::GetElement if is_by_pointer(params) => {
-                self.get_at(call, params, budget).map(Done::Answer)
+                self.get_at(call, params, room).map(Done::Answer)
             }
-            Operation::GetElement => self.get(call, params, budget).map(Done::Answer),
+            Operation::GetElement => self.get(call, params, room).map(Done::Answer),
             Operation::CountElements => {
-                self.count(call, params).and_then(|data| self.data_of(operation, &data, budget))
+                self.count(call, params).and_then(|data| data_of(operation, &data, room))
             }
-            Operation::DeriveElement => derive::answer(call, params, rng)
-                .and_then(|data| self.data_of(operation, &data, budget)),
+            Operation::DeriveElement => {
+                derive::answer(call, params, rng).and_then(|data| data_of(operation, &data, room))
+            }
             Operation::ListCollections
             | Operation::ListElements
             | Operation::SearchElements
             | Operation::QueryElements => {
-                Paged { engine: self, call, params, asked_at, waited_ms, budget }.answer(rng)
+                Paged { engine: self, call, params, asked_at, waited_ms, room }.answer(rng)
             }
         }
     }
@@ -277,7 +289,7 @@ impl Engine {
         call: &Call<'_>,
         request: &Map<String, Value>,
         rng: &mut dyn CryptoRng,
-    ) -> Result<Vec<(String, Answer)>, Failure> {
+    ) -> Result<Answer, Failure> {
         // The closed schema of batches has no place for details.
         let refused = |message: String| Err(Failure::new(Code::InvalidType, message, json!({})));
         if let Some(unknown) =
@@ -293,57 +305,77 @@ impl Engine {
         if operations.is_empty() || operations.len() > limit {
             return refused(format!("Parameter 'operations' takes 1 to {limit} operations"));
         }
-        let limit = self.settings.limits.response_bytes;
+        let room = Room::of(call, &self.settings.limits);
         // What the answers before left over.
-        let mut left = limit.saturating_sub(BATCH_BYTES);
-        let answers = operations.iter().enumerate().map(|(number, request)| {
+        let mut left = room.without(BATCH_BYTES);
+        let mut answers = Vec::with_capacity(operations.len());
+        for (number, request) in operations.iter().enumerate() {
             let name = request.get("operation").and_then(Value::as_str).map(shortened);
             let name = name.unwrap_or_default();
             // Each byte of a name may need two.
             let around = BATCH_ITEM_BYTES + 2 * name.len();
-            // Those that follow can at least say that there is no room.
-            let reserved = (operations.len() - number - 1) * BATCH_ITEM_MIN_BYTES;
-            let budget = left.saturating_sub(reserved).saturating_sub(around);
-            // Where nothing fits, nothing is done.
-            let fits = budget > DATA_ENVELOPE_BYTES;
-            let sized = |answer: Answer| (answer.to_json().len(), answer);
-            let answered = fits.then(|| sized(self.in_batch(call, request, budget, rng)));
-            let answered = answered.filter(|(bytes, _)| *bytes <= budget);
-            let (bytes, answer) = answered.unwrap_or_else(|| {
-                let failure = Failure::answer_too_large(limit, None);
-                sized(Answer::failure_of(operation_of(request), failure))
-            });
-            left = left.saturating_sub(bytes + around);
-            (name, answer)
-        });
-        Ok(answers.collect())
+            let sized = |answer: Answer| (room.cost(&answer.to_json()), answer);
+            let (bytes, answer) = if room.is_clients {
+                // There is no answer that has more room for the first one.
+                let limit = if number == 0 { left.without(around).bytes } else { left.limit };
+                let within = Room { limit, ..left.without(around) };
+                // Where little is left, nothing is done: what was made would not be told.
+                let fits = number == 0 || within.bytes > 2 * DATA_ENVELOPE_BYTES;
+                let answered = fits.then(|| sized(self.in_batch(call, request, within, rng)));
+                let is_told = |(bytes, answer): &(usize, Answer)| {
+                    *bytes <= within.bytes && (number == 0 || !answer.is_too_large())
+                };
+                // Those that follow are not made, and the answer says so.
+                let Some(answered) = answered.filter(is_told) else { break };
+                answered
+            } else {
+                // Those that follow can at least say that there is no room.
+                let reserved = (operations.len() - number - 1) * BATCH_ITEM_MIN_BYTES;
+                let within = left.without(reserved).without(around);
+                // Where nothing fits, nothing is done.
+                let fits = within.bytes > DATA_ENVELOPE_BYTES;
+                let answered = fits.then(|| sized(self.in_batch(call, request, within, rng)));
+                let answered = answered.filter(|(bytes, _)| *bytes <= within.bytes);
+                answered.unwrap_or_else(|| {
+                    let failure = Failure::answer_too_large(room.limit, None);
+                    sized(Answer::failure_of(operation_of(request), failure))
+                })
+            };
+            left = left.without(bytes + around);
+            answers.push((name, answer));
+        }
+        let cut = Warning::batch(answers.len(), operations.len());
+        let warnings = (answers.len() < operations.len()).then_some(cut).into_iter().collect();
+        Ok(Answer { operation: None, body: Body::Batch(answers), warnings })
     }
 
     fn in_batch(
         &self,
         call: &Call<'_>,
         request: &Value,
-        budget: usize,
+        room: Room,
         rng: &mut dyn CryptoRng,
     ) -> Answer {
         let params = match Params::resolve(request, &self.table) {
             Ok(params) => params,
-            Err(failure) => return Answer::failure_of(operation_of(request), failure),
+            Err(failure) => {
+                return within(Answer::failure_of(operation_of(request), failure), room);
+            }
         };
         let operation = Some(params.operation);
         if params.flag("stream") == Some(true) {
             let failure = Failure::invalid_type("stream", "false in a batch", "true");
             return Answer::failure_of(operation, failure);
         }
-        match self.execute(call, &params, call.now, 0, budget, rng) {
+        match self.execute(call, &params, call.now, 0, room, rng) {
             Ok(Done::Answer(answer)) => answer,
             Ok(Done::Wait { .. }) => unreachable!("only a page with `stream` waits"),
-            Err(failure) => Answer::failure_of(operation, failure),
+            Err(failure) => within(Answer::failure_of(operation, failure), room),
         }
     }
 
-    fn get(&self, call: &Call<'_>, params: &Params, budget: usize) -> Result<Answer, Failure> {
-        let limit = budget.saturating_sub(DATA_ENVELOPE_BYTES);
+    fn get(&self, call: &Call<'_>, params: &Params, room: Room) -> Result<Answer, Failure> {
+        let room = room.without(DATA_ENVELOPE_BYTES);
         let (name, collection) = self.find(call, params)?;
         let failed = |error| Failure::collection(error, name, None);
         let schema = collection.schema().map_err(failed)?;
@@ -357,7 +389,7 @@ impl Engine {
             query: &query,
             window,
             columns: columns.as_deref(),
-            budget_bytes: limit,
+            budget_bytes: room.bytes,
             places: Places::Ends,
             total: false,
         };
@@ -366,29 +398,26 @@ impl Engine {
         let row = fetched.rows.into_iter().next();
         let row = row.ok_or_else(|| Failure::not_found("element", &id.to_string()))?;
         let item = projected(row.item, &selection, is_done, name)?;
-        if item.len() > limit {
-            return Err(self.too_large(item.len()));
-        }
-        Ok(Answer::new(
-            params.operation,
-            Body::Data(item.to_string()),
-            warning.into_iter().collect(),
-        ))
-    }
-
-    /// An answer of data that fits.
-    fn data_of(&self, operation: Operation, data: &Value, budget: usize) -> Result<Done, Failure> {
-        let data = data.to_string();
-        if data.len() > budget.saturating_sub(DATA_ENVELOPE_BYTES) {
-            return Err(self.too_large(data.len()));
-        }
-        Ok(Done::Answer(Answer::new(operation, Body::Data(data), vec![])))
-    }
-
-    /// That data of so many bytes does not fit into the answer.
-    fn too_large(&self, bytes: usize) -> Failure {
-        let actual = bytes.saturating_add(DATA_ENVELOPE_BYTES);
-        Failure::answer_too_large(self.settings.limits.response_bytes, Some(actual))
+        let mut warnings: Vec<_> = warning.into_iter().collect();
+        let cost = room.cost(&item);
+        let data = if let Some(extent) = at::extent(params, room) {
+            let source = InMemory::new(&*item, 0);
+            let found = Excerpt::of(&source, 0..item.len() as u64, piece::kind(&item), extent);
+            let found = found.map_err(failed)?;
+            let text = found.text.as_deref().unwrap_or_default();
+            piece::piece(&found, text, room).ok_or_else(|| too_large(cost, room))?
+        } else if cost <= room.bytes {
+            item.to_string()
+        } else if room.is_clients && cost > room.whole().without(DATA_ENVELOPE_BYTES).bytes {
+            let rest = Rest::get(name, params.copied(&["id", "fields", "preset"]), None);
+            warnings
+                .push(Warning::excerpt("data", "Read on as 'read_on' says, or ask for 'fields'"));
+            let (kind, size) = (piece::kind(&item), item.len() as u64);
+            piece::excerpt(kind, size, &item, &rest, room).ok_or_else(|| too_large(cost, room))?
+        } else {
+            return Err(too_large(cost, room));
+        };
+        Ok(Answer::new(params.operation, Body::Data(data), warnings))
     }
 
     fn count(&self, call: &Call<'_>, params: &Params) -> Result<Value, Failure> {
@@ -459,6 +488,35 @@ impl Engine {
         {
             recent.pop_front();
         }
+    }
+}
+
+/// An answer of data that fits.
+fn data_of(operation: Operation, data: &Value, room: Room) -> Result<Done, Failure> {
+    let data = data.to_string();
+    let cost = room.cost(&data);
+    if cost > room.without(DATA_ENVELOPE_BYTES).bytes {
+        return Err(too_large(cost, room));
+    }
+    Ok(Done::Answer(Answer::new(operation, Body::Data(data), vec![])))
+}
+
+/// That data of so many bytes does not fit into the answer.
+fn too_large(bytes: usize, room: Room) -> Failure {
+    Failure::answer_too_large(room.limit, Some(bytes.saturating_add(DATA_ENVELOPE_BYTES)))
+}
+
+/// An answer that is no longer than what the client takes. Failures have a code and a message that are
+/// short, and most have more that is of use; data fits, and what is said of it may be long where it has
+/// a pointer in it.
+fn within(answer: Answer, room: Room) -> Answer {
+    if !room.is_clients || room.cost(&answer.to_json()) <= room.bytes {
+        return answer;
+    }
+    let Answer { operation, body, .. } = answer;
+    match body {
+        Body::Failure(failure) => Answer::failure_of(operation, failure.without_details()),
+        body => Answer { operation, body, warnings: vec![] },
     }
 }
 

@@ -389,6 +389,12 @@ impl Failure {
         Self { inside, ..failure }
     }
 
+    /// Only what it is.
+    pub(crate) fn without_details(mut self) -> Self {
+        self.details.clear();
+        self
+    }
+
     /// With what to do about it.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.details.insert("hint".to_owned(), hint.into().into());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handback_token::UnixTime;
 use rand_core::CryptoRng;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Body, Info, Item, Page, PageInfo, Warning};
 use super::cursors::{Cursors, random_id};
@@ -12,18 +12,21 @@ use super::engine::{Call, Done, Engine, projected, query};
 use super::failure::Failure;
 use super::own::{Own, OwnEntry};
 use super::params::{Ask, PageRequest, Params};
-use super::snapshot::{self, Room, Snapshot};
+use super::piece::{self, Rest};
+use super::room::Room;
+use super::snapshot::{self, Snapshot};
 use super::sort;
 use super::table::Operation;
 use crate::collection::{
-    Collection, CollectionError, Fetch, Fetched, ItemText, Places, Query, Search, Served, Window,
+    Collection, CollectionError, Fetch, Fetched, ItemText, Places, Query, Search, Served,
+    Whereabouts, Window,
 };
 use crate::filter::Filter;
 use crate::json::{InMemory, JsonCollection, JsonOptions};
 use crate::place::Place;
 use crate::project::Selection;
 use crate::scalar::Scalar;
-use crate::schema::{FieldPath, Schema};
+use crate::schema::{FieldPath, Preset, Schema};
 use crate::shelf::ShelfId;
 
 /// A request for a page, with all that it needs.
@@ -33,7 +36,7 @@ pub(crate) struct Paged<'a> {
     pub(crate) params: &'a Params,
     pub(crate) asked_at: UnixTime,
     pub(crate) waited_ms: u64,
-    pub(crate) budget: usize,
+    pub(crate) room: Room,
 }
 
 /// What a request is about: a collection, or all of them.
@@ -60,6 +63,11 @@ struct Source<'a> {
 /// Bytes of an answer besides its items: page info with two cursors, warnings.
 const ENVELOPE_BYTES: usize = 16_384;
 
+/// The same for a client with a budget, which may be smaller than that: page info with two of the longest
+/// cursors, and the warnings that the page is shorter than was asked for and that items are shown in part.
+/// Other warnings come on top.
+const CLIENTS_ENVELOPE_BYTES: usize = 2_304;
+
 /// Bytes of an edge besides its node: the longest cursor and the members' names.
 const EDGE_BYTES: usize = 544;
 
@@ -77,8 +85,9 @@ impl Paged<'_> {
             query: &source.query,
             window: window(&request.ask, source.place.as_deref(), limit),
             columns: columns.as_deref(),
-            budget_bytes: self.budget,
-            places: if request.edges { Places::All } else { Places::Ends },
+            budget_bytes: self.fetch_bytes(&source.selection),
+            // A page of a client with a budget often ends before what was fetched.
+            places: if request.edges || self.room.is_clients { Places::All } else { Places::Ends },
             total: wants_total && !waits,
         };
         let cursor = request.ask.cursor().map(|(param_name, _)| param_name);
@@ -98,19 +107,29 @@ impl Paged<'_> {
         if let Served::ByScan { hint } = &fetched.served {
             warnings.push(Warning::slow(hint));
         }
-        let mut window = self.cut(fetched, &source, &request)?;
+        let room = self.items_room(&warnings);
+        let mut window = self.cut(fetched, &source, &request, room)?;
         if cursor_style(&request.ask) && window.ends_without_place() {
             // What is cut, which is seldom, ends elsewhere than what was fetched. All of the answer
             // is then of the second moment.
             fetch.places = Places::All;
             fetched = source.collection.fetch(&fetch).map_err(failed)?;
-            window = self.cut(fetched, &source, &request)?;
+            window = self.cut(fetched, &source, &request, room)?;
         }
         if matches!(request.ask, Ask::Numbered { .. }) && window.is_cut(&request.ask, limit) {
-            return Err(Failure::page_too_large(self.engine.settings.limits.response_bytes));
+            return Err(Failure::page_too_large(self.room.limit));
         }
         if window.is_shorter_than_asked(&request.ask, limit) {
-            warnings.push(Warning::truncated(window.rows.len(), limit as u64, window.total));
+            let warning = Warning::truncated(window.rows.len(), limit as u64, window.total);
+            let is_for_client = self.room.is_clients && window.is_cut(&request.ask, limit);
+            warnings.push(match is_for_client {
+                true => warning.over_budget(how_to_go_on(&request.ask)),
+                false => warning,
+            });
+        }
+        if window.excerpts > 0 {
+            let hint = "Read on as 'read_on' of an item says, or ask for fewer 'fields'";
+            warnings.push(Warning::excerpt("items", hint));
         }
         let page = self.assemble(window, &request, &source, rng)?;
         let answer = Answer::new(self.params.operation, Body::Page(page), warnings);
@@ -226,7 +245,7 @@ impl Paged<'_> {
         let settings = &self.engine.settings;
         let (id, now) = (random_id(rng), self.call.now);
         let life = u64::from(settings.snapshot_ttl_s);
-        let room = Room {
+        let room = snapshot::Room {
             shelf: self.engine.shelf(self.call),
             id,
             now,
@@ -257,9 +276,24 @@ impl Paged<'_> {
         (nothing && left > 0).then_some(left)
     }
 
-    /// What the items of the page may have together.
-    const fn items_budget(&self) -> usize {
-        self.budget.saturating_sub(ENVELOPE_BYTES)
+    /// Bytes that are fetched at most: what is left out of items needs no room.
+    const fn fetch_bytes(&self, selection: &Selection) -> usize {
+        match selection {
+            Selection::Paths(_) if self.room.is_clients => {
+                self.engine.settings.limits.response_bytes
+            }
+            _ => self.room.bytes,
+        }
+    }
+
+    /// What the items of the page have room for together.
+    fn items_room(&self, warnings: &[Warning]) -> Room {
+        if !self.room.is_clients {
+            return self.room.without(ENVELOPE_BYTES);
+        }
+        let warnings = warnings.iter().map(|warning| warning.to_value().to_string());
+        let bytes: usize = warnings.map(|warning| self.room.cost(&warning) + 1).sum();
+        self.room.without(CLIENTS_ENVELOPE_BYTES + bytes)
     }
 
     /// Projects the rows, and cuts them where the answer would be too large.
@@ -268,36 +302,77 @@ impl Paged<'_> {
         fetched: Fetched,
         source: &Source<'_>,
         request: &PageRequest,
+        room: Room,
     ) -> Result<Shown, Failure> {
         let selection = &source.selection;
         let is_done = selection.is_done(fetched.columns, &source.schema);
         let name = self.params.text("element_type").unwrap_or("collections");
         let backward = matches!(request.ask, Ask::Backward { .. });
-        let budget = self.items_budget();
+        let around = 1 + if request.edges { EDGE_BYTES + EDGE_BYTES / 16 } else { 0 };
+        // In a batch, what would fit into an answer of its own is not taken apart.
+        let most = room.bytes.saturating_add(self.room.limit.saturating_sub(self.room.bytes));
         let Fetched { mut rows, mut more_before, mut more_after, total, .. } = fetched;
         if backward {
             rows.reverse();
         }
         let mut shown = Vec::with_capacity(rows.len());
-        let mut bytes = 0;
+        let (mut left, mut excerpts) = (room, 0);
         for row in rows {
-            let item = projected(row.item, selection, is_done, name)?;
-            bytes += item.len() + 1 + if request.edges { EDGE_BYTES } else { 0 };
-            if bytes > budget {
+            let whole = projected(row.item, selection, is_done, name)?;
+            let mut cost = room.cost(&whole) + around;
+            let is_over = room.is_clients && cost > most;
+            let part = is_over.then(|| {
+                let rest = self.rest(source, &row.place);
+                piece::item_excerpt(&whole, &rest, left.without(around))
+            });
+            let part = part.flatten();
+            cost = part.as_ref().map_or(cost, |part| room.cost(part) + around);
+            if cost > left.bytes {
                 if shown.is_empty() {
-                    let limit = self.engine.settings.limits.response_bytes;
-                    let actual = bytes.saturating_add(ENVELOPE_BYTES);
-                    return Err(Failure::answer_too_large(limit, Some(actual)));
+                    let actual = cost.saturating_add(ENVELOPE_BYTES);
+                    return Err(Failure::answer_too_large(self.room.limit, Some(actual)));
                 }
                 *(if backward { &mut more_before } else { &mut more_after }) = true;
                 break;
             }
-            shown.push((item, row.place));
+            left = left.without(cost);
+            excerpts += usize::from(part.is_some());
+            shown.push((part.map_or(whole, ItemText::from), row.place));
         }
         if backward {
             shown.reverse();
         }
-        Ok(Shown { rows: shown, more_before, more_after, total })
+        Ok(Shown { rows: shown, more_before, more_after, total, excerpts })
+    }
+
+    /// How the rest of an item is read that is shown in part.
+    fn rest(&self, source: &Source<'_>, place: &[Scalar]) -> Rest {
+        let is_elsewhere = source.snapshot.is_some() || !self.params.operation.takes_collection();
+        let Some(name) = self.params.text("element_type").filter(|_| !is_elsewhere) else {
+            return Rest { pointer: None, request: None };
+        };
+        let Whereabouts { number, pointer } = source.collection.whereabouts(place);
+        let pointer = pointer.map(|pointer| pointer.to_string());
+        let id = match source.schema.key() {
+            [] => number.map(Value::from),
+            [key] => source.key_value(key, place),
+            keys => {
+                let value = |key: &String| Some((key.clone(), source.key_value(key, place)?));
+                keys.iter().map(value).collect::<Option<Map<_, _>>>().map(Value::Object)
+            }
+        };
+        let Some(id) = id else { return Rest { pointer, request: None } };
+        let mut params = Map::from_iter([("id".to_owned(), id)]);
+        params.extend(self.params.copied(&["fields", "preset"]));
+        if params.len() == 1 && source.selection != Selection::Everything {
+            let preset = match self.params.operation.default_preset() {
+                Preset::Minimal => "minimal",
+                Preset::Standard => "standard",
+                Preset::Full => "full",
+            };
+            params.insert("fields".to_owned(), preset.into());
+        }
+        Rest::get(name, params, pointer)
     }
 
     fn assemble(
@@ -367,12 +442,28 @@ impl Paged<'_> {
     }
 }
 
+impl Source<'_> {
+    /// The value of a key column of the item at a place.
+    fn key_value(&self, name: &str, place: &[Scalar]) -> Option<Value> {
+        let path = self.schema.member_path(name);
+        let keys = self.query.order.keys().iter();
+        let (_, value) = keys
+            .zip(place)
+            .find(|(key, _)| key.field == path || key.field.column() == Some(name))?;
+        let mut json = String::new();
+        value.write_json(&mut json);
+        serde_json::from_str(&json).ok()
+    }
+}
+
 /// The rows of a page, projected.
 struct Shown {
     rows: Vec<(ItemText, Vec<Scalar>)>,
     more_before: bool,
     more_after: bool,
     total: Option<u64>,
+    /// How many of them are shown in part.
+    excerpts: usize,
 }
 
 impl Shown {
@@ -396,6 +487,24 @@ impl Shown {
         match ask {
             Ask::Backward { .. } => self.more_before,
             _ => self.more_after,
+        }
+    }
+}
+
+/// How to go on after a page that is cut for the sake of the client.
+const fn how_to_go_on(ask: &Ask) -> &'static str {
+    match ask {
+        Ask::Backward { .. } => {
+            "The answer is as large as this client takes at once: go on with 'before' and the \
+             startCursor, or ask for fewer 'fields'"
+        }
+        Ask::Offset { .. } => {
+            "The answer is as large as this client takes at once: go on at 'offset' and what was \
+             'returned', or ask for fewer 'fields'"
+        }
+        _ => {
+            "The answer is as large as this client takes at once: go on with 'after' and the \
+             endCursor, or ask for fewer 'fields'"
         }
     }
 }

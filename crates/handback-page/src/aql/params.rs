@@ -60,6 +60,12 @@ impl Params {
         self.values.get(name)
     }
 
+    /// Those of these that are given.
+    pub(crate) fn copied(&self, names: &[&str]) -> Map<String, Value> {
+        let copied = |name: &&str| Some(((*name).to_owned(), self.get(name)?.clone()));
+        names.iter().filter_map(copied).collect()
+    }
+
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(Value::as_str)
     }

@@ -364,7 +364,12 @@ const fn parameter(
 
 const ELEMENT_TYPE: Parameter = Parameter {
     required: true,
-    ..parameter("element_type", ParameterKind::Text, "The collection; see list_collections.")
+    ..parameter(
+        "element_type",
+        ParameterKind::Text,
+        "The collection; see list_collections. Behind a handle of held JSON may be a pointer, as in \
+         HANDLE#/items: then the elements are those of the array or object there.",
+    )
 };
 const HANDLE: Parameter = Parameter {
     required: true,
@@ -423,7 +428,7 @@ const POINTER: Parameter = parameter(
 const FROM: Parameter = parameter(
     "from",
     ParameterKind::Size { minimum: 0 },
-    "With 'pointer': answer with a piece of the value's JSON text, from this byte on. The answer says \
+    "Answer with a piece of the JSON text of the element or value, from this byte on. The answer says \
      which byte is 'next'.",
 );
 const LENGTH: Parameter = parameter(

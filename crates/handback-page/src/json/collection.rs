@@ -15,8 +15,11 @@ use super::scan::{Scan, Stop};
 use super::source::ByteSource;
 use super::stored::{Block, Stored};
 use super::window::{MAX_VALUE_BYTES, READ_BYTES};
-use crate::collection::{About, Collection, CollectionError, Fetch, Fetched, Query, Search, Sink};
+use crate::collection::{
+    About, Collection, CollectionError, Fetch, Fetched, Query, Search, Sink, Whereabouts,
+};
 use crate::excerpt::{Excerpt, Extent, Located};
+use crate::scalar::Scalar;
 use crate::schema::{FieldPath, Schema};
 
 /// The elements of an array in a JSON document, or the members of an object as
@@ -197,6 +200,24 @@ impl Collection for JsonCollection {
     fn value_at(&self, pointer: &Pointer, extent: Extent) -> Result<Located, CollectionError> {
         let Some(bytes) = self.locate(pointer)? else { return Ok(Located::Nothing) };
         Excerpt::of_json(self.listing.items().stored.source(), bytes, extent).map(Located::Found)
+    }
+
+    fn whereabouts(&self, place: &[Scalar]) -> Whereabouts {
+        if self.key.is_some() {
+            return Whereabouts::default();
+        }
+        let number = match place.last() {
+            Some(Scalar::Int(number)) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        let own = if self.is_whole_open { self.pointer.clone() } else { Pointer::whole() };
+        let pointer = match self.listing.items().target {
+            Target::Elements => number.map(|number| own.element(number)),
+            Target::Itself => Some(own),
+            // It is by its name.
+            Target::Members => None,
+        };
+        Whereabouts { number, pointer }
     }
 
     fn about(&self) -> Result<About, CollectionError> {

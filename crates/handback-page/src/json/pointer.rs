@@ -42,6 +42,13 @@ impl Pointer {
         Self(tokens.into_iter().collect())
     }
 
+    /// An element of what it leads to.
+    #[must_use]
+    pub fn element(mut self, number: u64) -> Self {
+        self.0.push(number.to_string());
+        self
+    }
+
     /// The names and numbers from the outside in.
     #[must_use]
     pub fn tokens(&self) -> &[String] {

@@ -19,6 +19,7 @@ pub(crate) struct Harness {
     pub(crate) now: UnixTime,
     pub(crate) caller: Caller<'static>,
     pub(crate) endpoint: Endpoint,
+    pub(crate) budget_bytes: Option<usize>,
 }
 
 impl Harness {
@@ -61,6 +62,7 @@ impl Harness {
             now: NOW,
             caller: Caller::dangerous_identified("https://id.example", "alice"),
             endpoint: Endpoint::Read,
+            budget_bytes: None,
         }
     }
 
@@ -71,6 +73,7 @@ impl Harness {
             sealer: &self.sealer,
             now: self.now,
             own: None,
+            budget_bytes: self.budget_bytes,
         }
     }
 

@@ -371,8 +371,6 @@ fn a_pointer_goes_alone() {
         json!({"pointer": "/1", "id": 1}),
         json!({"pointer": "/1", "fields": ["id"]}),
         json!({"pointer": "/1", "preset": "full"}),
-        json!({"id": 1, "from": 3}),
-        json!({"id": 1, "length": 3}),
     ] {
         let answer = by_pointer(&harness, "items", params.clone());
         assert_eq!(answer["error"]["code"], "VALIDATION_INVALID_TYPE", "{params}");
@@ -416,4 +414,30 @@ fn a_value_that_is_too_large_is_read_in_pieces() {
     assert!(text == expected);
     let list = by_pointer(&harness, "items", json!({"pointer": "/0/list"}));
     assert_eq!(list["error"]["details"]["kind"], "array", "{list}");
+}
+
+#[test]
+fn an_element_is_read_in_pieces_by_its_key() {
+    let harness = Harness::new();
+    let whole = by_pointer(&harness, "items", json!({"id": "e_007"}))["data"].clone();
+    for fields in [json!(null), json!(["n", "id"])] {
+        let mut params = json!({"id": "e_007", "fields": fields, "from": 0, "length": 7});
+        let mut text = String::new();
+        loop {
+            let piece = by_pointer(&harness, "items", params.clone())["data"].clone();
+            assert_eq!((&piece["kind"], &piece["from"]), (&json!("object"), &json!(text.len())));
+            text.push_str(piece["text"].as_str().unwrap());
+            match piece.get("next") {
+                Some(next) => params["from"] = next.clone(),
+                None => break,
+            }
+        }
+        let expected = match fields {
+            Value::Null => whole.clone(),
+            _ => json!({"id": "e_007", "n": 7}),
+        };
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
+    }
+    let none = by_pointer(&harness, "items", json!({"id": "e_999", "from": 0}));
+    assert_eq!(none["error"]["code"], "NOT_FOUND_RESOURCE", "{none}");
 }

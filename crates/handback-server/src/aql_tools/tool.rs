@@ -151,6 +151,7 @@ impl Tool for AqlTool {
         loop {
             let look = Look {
                 endpoint: self.offered.endpoint,
+                budget_bytes: ctx.budget_bytes(),
                 principal: ctx.principal().clone(),
                 revocations: self.shared.revocations.current(self.shared.clock.now_ms()).await,
                 shared: Arc::clone(&self.shared),
@@ -240,6 +241,7 @@ enum Seen {
 /// One look at the collections, on a thread that may block.
 struct Look {
     endpoint: Endpoint,
+    budget_bytes: Option<usize>,
     principal: VerifiedPrincipal,
     revocations: Revocations,
     shared: Arc<Shared>,
@@ -247,7 +249,7 @@ struct Look {
 
 impl Look {
     fn at(self, ask: Ask) -> Seen {
-        let Self { endpoint, principal, revocations, shared } = self;
+        let Self { endpoint, budget_bytes, principal, revocations, shared } = self;
         let now_ms = shared.clock.now_ms();
         let own = Belongings {
             shelf: HeldShelf { held: shared.held.clone(), principal: principal.clone() },
@@ -262,6 +264,7 @@ impl Look {
             sealer: &shared.sealer,
             now: UnixTime::from_secs(now_ms / 1000),
             own: Some(&own),
+            budget_bytes,
         };
         let rng = &mut rand::rng();
         let step = match ask {

@@ -38,6 +38,14 @@ pub struct UpstreamSettings {
     /// What is added to its environment.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, Secret>,
+    /// Whether all callers share one connection of the older era.
+    #[serde(skip_serializing_if = "is_false")]
+    pub shared: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// A value that may be secret: `env:NAME`, `file:PATH`, or the value itself.
@@ -112,6 +120,9 @@ pub struct GatewayToolSettings {
     /// What is taken for another try besides a call with the same key.
     #[serde(default)]
     pub retry: Option<RetryName>,
+    /// Whether a call becomes a task at once, for clients that know tasks.
+    #[serde(default)]
+    pub long: Option<bool>,
 }
 
 /// What is taken for another try.
@@ -173,7 +184,8 @@ impl Settings {
                 },
                 _ => return Err(wrong("it has a `url` or a `command`".to_owned())),
             };
-            upstreams.push(Upstream { name: name.clone(), place });
+            let (name, is_shared) = (name.clone(), settings.shared);
+            upstreams.push(Upstream { name, place, is_shared });
         }
         Ok(upstreams)
     }
@@ -195,6 +207,7 @@ impl Settings {
                 time_limit: rule.time_limit_s.map(|time| Duration::from_secs(time.get().into())),
                 single_use: rule.single_use,
                 retry_identical: rule.retry.map(|retry| retry == RetryName::Identical),
+                long: rule.long,
             })
         };
         let of_client = |(name, budget): (&String, &Parsed<Budget>)| (name.clone(), *budget.get());
@@ -209,6 +222,7 @@ impl Settings {
             reference_bytes_max: reference_bytes
                 .map_or(defaults.reference_bytes_max, |bytes| bytes.get().into()),
             directions: references.iter().map(direction).collect(),
+            is_direct: defaults.is_direct,
         })
     }
 }

@@ -29,6 +29,7 @@ mod reader;
 mod row;
 mod store;
 mod sweep;
+mod tally;
 mod usage;
 mod writer;
 
@@ -38,6 +39,7 @@ pub use reader::HeldReader;
 pub use row::MAX_NOTE_BYTES;
 pub use store::{Held, HeldStore, LookUp, SpillId};
 pub use sweep::Swept;
+pub use tally::HeldTally;
 pub use usage::VALUE_COST_BYTES;
 pub use writer::HeldWriter;
 

@@ -16,6 +16,7 @@ use super::options::{HeldOptions, NewValue};
 use super::reader::HeldReader;
 use super::row::{MAX_KIND_BYTES, Name, Place, Row, Space, State, chunks, rows};
 use super::sweep::Progress;
+use super::tally::Taken;
 use super::usage::RowChange;
 use super::writer::HeldWriter;
 use super::{MAX_NOTE_BYTES, TOMBSTONE_LIFE_MS, file};
@@ -73,6 +74,7 @@ pub(super) struct Shared<S> {
     pub(super) kv: S,
     pub(super) options: HeldOptions,
     pub(super) progress: Mutex<Progress>,
+    pub(super) taken: Taken,
 }
 
 /// A value that is held for whoever asked.
@@ -176,7 +178,7 @@ impl<S: Kv> HeldStore<S> {
         if let Some(folder) = &options.folder {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        let shared = Shared { kv, options, progress: Mutex::default() };
+        let shared = Shared { kv, options, progress: Mutex::default(), taken: Taken::default() };
         Ok(Self { shared: Arc::new(shared) })
     }
 

@@ -119,6 +119,9 @@ impl<S: Kv> HeldWriter<S> {
         let held = Row { place: self.row.place, ..held };
         self.change(held, beside, now)?;
         self.is_finished = true;
+        if self.name.handle().is_some() {
+            self.shared.taken.add(self.row.size);
+        }
         Ok(Held { name: self.name.clone(), row: self.row.clone() })
     }
 

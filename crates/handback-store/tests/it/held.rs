@@ -38,6 +38,27 @@ fn plain_and_sealed(folder: &TempDir) -> [(bool, HeldOptions); 2] {
 }
 
 #[test]
+fn what_is_held_is_counted() {
+    let kv = MemoryStore::new();
+    let store = HeldStore::new(&kv, HeldOptions::new().idle_ms(1_000)).unwrap();
+    let (first, _second) = (put(&store, 100).unwrap(), put(&store, 50).unwrap());
+    // What only tokens refer to is no held value.
+    store.spill(&person(), NewValue::new("text"), b"spilled", &mut rand::rng(), 0).unwrap();
+    let counted = |limit, now| {
+        let tally = store.tally(limit, now).unwrap();
+        (tally.values, tally.bytes, tally.taken_values, tally.taken_bytes, tally.has_more)
+    };
+    assert_eq!(counted(1_000, 0), (2, 150, 2, 150, false));
+    assert!(counted(1, 0).4, "one row is not all of them");
+    store.remove(first.handle().unwrap(), &person(), 0).unwrap();
+    assert_eq!(counted(1_000, 0), (1, 50, 2, 150, false));
+    assert_eq!(counted(1_000, 2_000), (0, 0, 2, 150, false), "nobody used it for a second");
+    // Another process finds what is held, and took nothing in itself.
+    let other = HeldStore::new(&kv, HeldOptions::new()).unwrap().tally(1_000, 0).unwrap();
+    assert_eq!((other.values, other.bytes, other.taken_values), (1, 50, 0));
+}
+
+#[test]
 fn long_values_are_files() {
     let folder = tempfile::tempdir().unwrap();
     for (is_sealed, options) in plain_and_sealed(&folder) {

@@ -12,7 +12,10 @@ use serde_json::Value;
 use crate::support::Sandbox;
 
 fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    let mut arguments = vec!["serve", "--output", "json", "--listen", "127.0.0.1:0"];
+    let mut arguments = vec!["serve", "--output", "json"];
+    if !more.contains(&"--listen") {
+        arguments.extend(["--listen", "127.0.0.1:0"]);
+    }
     arguments.extend(["--long-poll-ms", "300"]);
     arguments.extend(more);
     // The shop takes a moment to be made, and few tests look at it.
@@ -36,6 +39,31 @@ impl Server {
 
     pub(crate) fn start_with(sandbox: &Sandbox, data: &Path, more: &[&str]) -> Self {
         Self::launch(sandbox, &[&["--data", data.to_str().unwrap()], more].concat())
+    }
+
+    /// Where one was before.
+    pub(crate) fn start_at(
+        sandbox: &Sandbox,
+        data: &Path,
+        address: SocketAddr,
+        more: &[&str],
+    ) -> Self {
+        let address = address.to_string();
+        let flags = [&["--data", data.to_str().unwrap(), "--listen", &address], more].concat();
+        Self::launch(sandbox, &flags)
+    }
+
+    /// The same with more variables in its environment.
+    pub(crate) fn start_under(
+        sandbox: &Sandbox,
+        data: &Path,
+        more: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let more = [&["--data", data.to_str().unwrap()], more].concat();
+        let mut command = sandbox.command(&arguments(&more));
+        command.envs(variables.iter().copied());
+        Self::wait_for(command, Stdio::inherit()).unwrap()
     }
 
     /// A server that forgets everything.

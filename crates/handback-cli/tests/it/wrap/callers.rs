@@ -1,18 +1,21 @@
 //! `handback serve --upstream`: two callers with one upstream behind, over HTTP.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+
 use serde_json::{Value, json};
 
 use super::World;
-use crate::streams::server::Server;
+use crate::streams::server::{Server, request};
 use crate::support::Sandbox;
 
 const STATIC: &str = "[identity]\nmode = \"static\"\n[identity.static]\nfile = \"identities\"\n";
 
-struct Callers {
-    world: World,
+pub(super) struct Callers {
+    pub(super) world: World,
     server: Server,
-    alice: String,
-    bob: String,
+    pub(super) alice: String,
+    pub(super) bob: String,
 }
 
 /// What came back: the status, the session that it began, and the message.
@@ -24,35 +27,41 @@ struct Told {
 
 impl Callers {
     fn new() -> Self {
+        Self::before(&[("up", "both")], "")
+    }
+
+    /// Callers of a gateway before these servers, each with the eras that it speaks; `more` is
+    /// configured.
+    pub(super) fn before(upstreams: &[(&str, &str)], more: &str) -> Self {
         let world = World::with(Sandbox::new());
+        let upstreams = commands(&world, upstreams);
+        Self::of(world, &upstreams, more)
+    }
+
+    /// Callers of a gateway before servers that are named as its flag has it.
+    pub(super) fn of(world: World, upstreams: &[String], more: &str) -> Self {
         let sandbox = &world.sandbox;
         let token = |subject: &str| {
             let line = format!("identity add --subject {subject} --file identities");
             sandbox.json(&line)["token"].as_str().unwrap().to_owned()
         };
-        let (alice, bob) = (token("alice"), token("bob"));
-        sandbox.write("handback.toml", STATIC);
-        let path = |name: &str| sandbox.path(name).to_str().unwrap().to_owned();
-        let upstream = format!(
-            "up=/usr/bin/env PATH=/usr/local/bin:/usr/bin:/bin python3 {} {} both",
-            path("upstream.py"),
-            path("record")
-        );
-        let config = path("handback.toml");
-        let more = ["--config", config.as_str(), "--upstream", &upstream];
-        let server = Server::start_with(sandbox, &sandbox.path("data"), &more);
+        let (alice, bob) = (token("alice --scope handback:metrics"), token("bob"));
+        sandbox.write("handback.toml", &format!("{STATIC}{more}"));
+        let server = serve(&world, upstreams);
+        Self { server, alice, bob, world }
+    }
+
+    /// The same callers, after the gateway was started again before these servers.
+    pub(super) fn now_before(self, upstreams: &[(&str, &str)]) -> Self {
+        let Self { world, server, alice, bob } = self;
+        server.stop();
+        let server = serve(&world, &commands(&world, upstreams));
         Self { server, alice, bob, world }
     }
 
     fn post(&self, token: &str, headers: &[(&str, &str)], message: &Value) -> Told {
-        let bearer = format!("Bearer {token}");
-        let mut all = vec![
-            ("authorization", bearer.as_str()),
-            ("content-type", "application/json"),
-            ("accept", "application/json, text/event-stream"),
-        ];
-        all.extend(headers);
-        let answer = self.server.ask("POST /mcp", &all, message.to_string().as_bytes());
+        let mut stream = self.begin_post(token, headers, message);
+        let answer = crate::streams::server::read(&mut stream);
         let body = String::from_utf8(answer.body.clone()).unwrap();
         // The last event is the answer.
         let json = body.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&body);
@@ -61,22 +70,124 @@ impl Callers {
         Told { status: answer.status, session, message }
     }
 
-    /// A question of the newer era.
-    fn ask(&self, token: &str, tool: &str, mut params: Value) -> Value {
-        params["name"] = tool.into();
-        params["_meta"] = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-        });
-        let headers = [
-            ("mcp-protocol-version", "2026-07-28"),
-            ("mcp-method", "tools/call"),
-            ("mcp-name", tool),
+    /// A request, whose answer nobody has read yet.
+    fn begin_post(&self, token: &str, headers: &[(&str, &str)], message: &Value) -> TcpStream {
+        let bearer = format!("Bearer {token}");
+        let mut all = vec![
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
         ];
-        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        all.extend(headers);
+        let body = message.to_string();
+        let mut stream = self.server.connect();
+        let bytes = request(self.server.address, "POST /mcp", &all, body.as_bytes());
+        stream.write_all(&bytes).unwrap();
+        stream
+    }
+
+    /// A sample of the metrics.
+    #[track_caller]
+    pub(super) fn number(&self, name: &str) -> u64 {
+        let bearer = format!("Bearer {}", self.alice);
+        let answer = self.server.ask("GET /metrics", &[("authorization", bearer.as_str())], b"");
+        let text = String::from_utf8(answer.body).unwrap();
+        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        found.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
+    /// A call of the newer era that nobody has read the answer of.
+    pub(super) fn begin_to_ask(&self, token: &str, tool: &str, mut params: Value) -> TcpStream {
+        params["name"] = tool.into();
+        let (headers, message) = newest("tools/call", tool, params, json!({}));
+        self.begin_post(token, &headers, &message)
+    }
+
+    /// A session of the older era.
+    pub(super) fn begin(&self, token: &str) -> String {
+        let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }});
+        self.post(token, &[], &hello).session.unwrap()
+    }
+
+    /// A question in a session; gives the message that answers it.
+    pub(super) fn ask_in(&self, token: &str, session: &str, method: &str, params: Value) -> Value {
+        let headers = [("mcp-session-id", session), ("mcp-protocol-version", "2025-11-25")];
+        let message = json!({"jsonrpc": "2.0", "id": 2, "method": method, "params": params});
         self.post(token, &headers, &message).message
     }
+
+    /// A call of the newer era.
+    pub(super) fn ask(&self, token: &str, tool: &str, mut params: Value) -> Value {
+        params["name"] = tool.into();
+        self.ask_of(token, "tools/call", tool, params, json!({"elicitation": {}}))
+    }
+
+    /// A question of the newer era; `name` is what the protocol wants in a header.
+    pub(super) fn ask_of(
+        &self,
+        token: &str,
+        method: &str,
+        name: &str,
+        params: Value,
+        capabilities: Value,
+    ) -> Value {
+        let (headers, message) = newest(method, name, params, capabilities);
+        self.post(token, &headers, &message).message
+    }
+
+    /// The names of all tools that this caller sees.
+    pub(super) fn tools(&self, token: &str) -> Vec<String> {
+        let (mut names, mut params) = (Vec::new(), json!({}));
+        loop {
+            let page = self.ask_of(token, "tools/list", "", params, json!({}));
+            let tools = page["result"]["tools"].as_array().unwrap_or_else(|| panic!("{page}"));
+            names.extend(tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()));
+            match &page["result"]["nextCursor"] {
+                Value::Null => return names,
+                cursor => params = json!({"cursor": cursor}),
+            }
+        }
+    }
+}
+
+/// Headers and message of a question of the newer era.
+fn newest<'a>(
+    method: &'a str,
+    name: &'a str,
+    mut params: Value,
+    capabilities: Value,
+) -> (Vec<(&'a str, &'a str)>, Value) {
+    for (member, value) in [
+        ("protocolVersion", json!("2026-07-28")),
+        ("clientInfo", json!({"name": "test", "version": "1"})),
+        ("clientCapabilities", capabilities),
+    ] {
+        params["_meta"][format!("io.modelcontextprotocol/{member}")] = value;
+    }
+    let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+    headers.extend((!name.is_empty()).then_some(("mcp-name", name)));
+    (headers, json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+}
+
+/// What starts these servers, as the flag has it.
+fn commands(world: &World, upstreams: &[(&str, &str)]) -> Vec<String> {
+    let path = |name: &str| world.sandbox.path(name).to_str().unwrap().to_owned();
+    let (script, record) = (path("upstream.py"), path("record"));
+    let python = "/usr/bin/env PATH=/usr/local/bin:/usr/bin:/bin python3";
+    let command =
+        |(name, speaks): &(&str, &str)| format!("{name}={python} {script} {record} {speaks}");
+    upstreams.iter().map(command).collect()
+}
+
+fn serve(world: &World, upstreams: &[String]) -> Server {
+    let (config, data) = (world.sandbox.path("handback.toml"), world.sandbox.path("data"));
+    let mut more = vec!["--config", config.to_str().unwrap()];
+    more.extend(upstreams.iter().flat_map(|upstream| ["--upstream", upstream.as_str()]));
+    Server::start_with(&world.sandbox, &data, &more)
 }
 
 fn handle(answer: &Value) -> String {
@@ -160,13 +271,7 @@ fn the_key_of_one_is_not_that_of_the_other() {
 fn the_session_of_one_is_nothing_to_the_other() {
     let callers = Callers::new();
     let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
-    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    }});
-    let begun = callers.post(alice, &[], &hello);
-    let session = begun.session.unwrap();
+    let session = callers.begin(alice);
     let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}});
     let asked = |who: &str, session: &str| {
         callers.post(

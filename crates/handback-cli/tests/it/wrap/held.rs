@@ -95,3 +95,16 @@ fn two_at_once_have_folders_of_their_own() {
     assert!(text(&refused).contains("\"success\":false"), "{refused}");
     assert_eq!(walk(&mut one, &handle).len(), 5000);
 }
+
+#[test]
+fn a_client_that_takes_everything_gets_it() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client_with(era, &["--budget", "unlimited"], json!({}));
+        // More than is kept in memory while it arrives.
+        let result = client.call("document", &json!({"bytes": 12_000_000}));
+        let text = text(&result);
+        assert!(text.len() >= 10_000_000, "{text:.200}");
+        assert!(result["_meta"]["dev.handback/held"].is_null());
+    }
+}

@@ -73,6 +73,18 @@ fn an_older_client_is_asked_by_the_server_itself() {
 }
 
 #[test]
+fn what_a_server_takes_back_the_client_knows_by_its_number() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    client.send("tools/call", json!({"name": "confirm", "arguments": {"what": "x"}}));
+    let question = client.receive();
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    client.send("tools/call", json!({"name": "take_back", "arguments": {}}));
+    let taken_back = client.heard("notifications/cancelled");
+    assert_eq!(taken_back, json!({"requestId": question["id"], "reason": "too late"}));
+}
+
+#[test]
 fn a_newer_client_answers_an_older_server() {
     let world = World::speaking("older");
     let mut client = world.client(Era::Newest);
@@ -122,4 +134,17 @@ fn an_older_client_answers_a_newer_server() {
     assert_eq!(answer["id"], id, "{answer}");
     assert_eq!(super::text(&answer["result"]), "confirmed upstream-state:x");
     assert_eq!(world.effects("confirm"), ["confirm upstream-state:x accept"]);
+}
+
+#[test]
+fn state_that_is_no_text_is_refused() {
+    let world = World::new();
+    let mut client = world.client(Era::Newest);
+    for state in [json!(5), json!({"a": 1}), json!(["x"])] {
+        let call = json!({"name": "confirm", "arguments": {"what": "x"}, "requestState": state});
+        client.send("tools/call", call);
+        let refused = client.receive();
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+    assert!(world.effects("confirm").is_empty());
 }

@@ -1,13 +1,24 @@
 //! `handback wrap`: a real server behind it, with a record of what it did, and real clients.
 
+mod bounds;
+mod budgets;
 mod callers;
+mod connect;
 mod held;
 mod hops;
+mod killed;
+mod large;
+mod metrics;
 mod references;
 mod retries;
+mod sessions;
+mod several;
+mod shared;
+mod tasks;
 mod wrongs;
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -48,11 +59,17 @@ impl World {
     }
 
     fn client_with(&self, era: Era, flags: &[&str], capabilities: Value) -> Client {
+        let command = self.command(flags);
+        Client::at(&self.sandbox, command, era, capabilities).greeted()
+    }
+
+    /// The command that wraps the server.
+    fn command(&self, flags: &[&str]) -> Command {
         let (upstream, record) = (self.sandbox.path("upstream.py"), self.sandbox.path("record"));
         let (upstream, record) = (upstream.to_str().unwrap(), record.to_str().unwrap());
         let command = ["--", "/usr/bin/env", "PATH=/usr/local/bin:/usr/bin:/bin", "python3"];
         let words = [&["wrap"], flags, &command, &[upstream, record, self.speaks]].concat();
-        Client::of(&self.sandbox, &words, era, capabilities).greeted()
+        self.sandbox.command(&words)
     }
 
     /// What the server did, of this kind.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{ERAS, World, aql, text};
+use crate::mcp_client::Era;
 
 fn held(result: &Value) -> String {
     result["_meta"]["dev.handback/held"][0]["handle"].as_str().unwrap().to_owned()
@@ -60,4 +61,30 @@ fn what_names_nothing_does_not_reach_the_server() {
     // A text that only mentions it is a text.
     let written = client.call("write_document", &json!({"text": "how to write $held: so"}));
     assert_eq!(text(&written), "written");
+}
+
+#[test]
+fn a_call_that_was_made_has_its_answer_when_what_it_refers_to_is_gone() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let handle = held(&client.call("document", &json!({"bytes": 300_000})));
+    let arguments = json!({"text": format!("$held:{handle}")});
+    let key = json!({"dev.handback/idempotency-key": "k"});
+    let call = json!({"name": "write_document", "arguments": arguments, "_meta": key});
+    let first = client.ask("tools/call", call.clone());
+    assert_eq!(text(&first), "written", "{first}");
+    assert!(client.close().success());
+    let later = world.sandbox.set("HANDBACK_TEST_CLOCK_MS", (3 * 60 * 60 * 1000).to_string());
+    let world = World { sandbox: later, speaks: "both" };
+    let mut client = world.client(Era::Older);
+    let gone = client.call("write_document", &arguments);
+    assert!(text(&gone).contains("expired"), "{gone}");
+    let again = client.ask("tools/call", call.clone());
+    assert_eq!((text(&again), &again["_meta"]["dev.handback/replayed"]), ("written", &json!(true)));
+    // Under a key that nothing was made with, there is nothing to give.
+    let mut other = call;
+    other["_meta"]["dev.handback/idempotency-key"] = "other".into();
+    let refused = client.ask("tools/call", other);
+    assert!(text(&refused).contains("expired"), "{refused}");
+    assert_eq!(world.effects("write").len(), 1);
 }

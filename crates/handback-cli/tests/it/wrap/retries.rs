@@ -116,15 +116,18 @@ fn a_server_that_dies_in_a_call_leaves_no_doubt_unsaid() {
     }
 }
 
+/// A client whose identical calls are tries of one.
+fn retrying_identical(world: &World) -> Client {
+    let rule = "[[gateway.tools]]\ntools = \"append\"\nretry = \"identical\"\n";
+    world.sandbox.write("handback.toml", rule);
+    let config = world.sandbox.path("handback.toml");
+    world.client_with(Era::Older, &["--config", config.to_str().unwrap()], json!({}))
+}
+
 #[test]
 fn where_it_is_configured_an_identical_call_is_another_try() {
     let world = World::new();
-    world
-        .sandbox
-        .write("handback.toml", "[[gateway.tools]]\ntools = \"append\"\nretry = \"identical\"\n");
-    let config = world.sandbox.path("handback.toml");
-    let flags = ["--config", config.to_str().unwrap()];
-    let mut client = world.client_with(Era::Older, &flags, json!({}));
+    let mut client = retrying_identical(&world);
     let call = append(None, &json!({"delay_ms": 1500}));
     let id = client.send("tools/call", call.clone());
     world.until_effect("append");
@@ -136,4 +139,16 @@ fn where_it_is_configured_an_identical_call_is_another_try() {
     let another = ask(&mut client, &call);
     assert!(another["_meta"]["dev.handback/replayed"].is_null(), "{another}");
     assert_eq!(world.effects("append").len(), 2, "the answer was delivered");
+}
+
+#[test]
+fn after_a_refusal_an_identical_call_is_another_try_of_it() {
+    let world = World::new();
+    let mut client = retrying_identical(&world);
+    let call = append(None, &json!({"die": true}));
+    for _ in 0..2 {
+        let refused = ask(&mut client, &call);
+        assert_eq!(refused["_meta"]["dev.handback/reason"], "ambiguous", "{refused}");
+        assert_eq!(world.effects("append").len(), 1, "it is not known that nothing happened");
+    }
 }

@@ -1,7 +1,13 @@
 """An MCP server of both eras on standard streams, which writes down what it did.
 
 The file that its first argument names gets a line for every effect. The second says which eras it
-speaks: `older`, `newest` or `both`. What it is asked to do wrong, it does wrong.
+speaks: `older`, `newest` or `both`; one that is `mute` hears everything and says nothing. What it is
+asked to do wrong, it does wrong.
+
+Words behind that say more: `has:NAME`, a tool of that name; `gated`, it says what it is once there is
+no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
+`heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
+is; `tasks`, it makes tasks.
 """
 
 import json
@@ -11,9 +17,11 @@ import threading
 import time
 
 RECORD = sys.argv[1]
-SPEAKS = sys.argv[2]
+SPEAKS, *MORE = " ".join(sys.argv[2:]).split()
+GATE = RECORD + ".gate"
 LOCK = threading.Lock()
 WAITING = {}
+DISCOVERED = []
 
 
 def say(message):
@@ -23,11 +31,12 @@ def say(message):
         sys.stdout.flush()
 
 
-def record(text):
+def record(text, lasting=True):
     with LOCK, open(RECORD, "a", encoding="utf-8") as out:
         out.write(text + "\n")
         out.flush()
-        os.fsync(out.fileno())
+        if lasting:
+            os.fsync(out.fileno())
 
 
 def tool(name, properties, **more):
@@ -47,10 +56,17 @@ TOOLS = [
     tool("look", {"text": TEXT}, annotations={"readOnlyHint": True}),
     tool("rows", {"count": NUMBER}, outputSchema=ROWS),
     tool("document", {"bytes": NUMBER}),
+    tool("wide", {"count": NUMBER, "bytes": NUMBER}, outputSchema=ROWS),
     tool("write_document", {"text": TEXT}),
     tool("confirm", {"what": TEXT}),
     tool("wrong", {"how": TEXT}),
+    tool("learn", {"name": TEXT}),
+    tool("slow", {"text": TEXT, "delay_ms": NUMBER}),
+    tool("take_back", {}),
 ]
+TOOLS += [tool(word[4:], {}) for word in MORE if word.startswith("has:")]
+if "tasks" in MORE:
+    TOOLS.append(tool("chore", {"bytes": NUMBER}))
 
 
 def text(line):
@@ -72,9 +88,12 @@ def call(name, arguments, params, modern):
         rows = [{"id": n, "name": f"row {n}", "group": n % 7} for n in range(arguments["count"])]
         value = {"rows": rows}
         return {"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value}
+    if name == "wide":
+        body = ('"ä\n' * arguments["bytes"])[: arguments["bytes"]]
+        return {"content": [], "structuredContent": {"rows": [{"id": n, "body": body} for n in range(arguments["count"])]}}
     if name == "document":
         lines, line = [], 0
-        while sum(map(len, lines)) < 0 or line * 40 < arguments["bytes"]:
+        while line * 40 < arguments["bytes"]:
             lines.append(f"line {line:06d} of a document, some text\n")
             line += 1
         return text("".join(lines))
@@ -85,7 +104,31 @@ def call(name, arguments, params, modern):
         return confirm(arguments, params, modern)
     if name == "wrong":
         return wrong(arguments["how"])
+    if name == "slow":
+        return slow(arguments, params)
+    if name == "take_back":
+        return take_back()
+    if name == "chore":
+        # What the task comes to is in its id.
+        return {"resultType": "task", "taskId": f"chore-{arguments['bytes']}", "status": "working"}
+    if name == "learn":
+        TOOLS.append(tool(arguments["name"], {}))
+        return text("learnt")
+    if any(known["name"] == name for known in TOOLS):
+        return text("learnt before")
     return None
+
+
+def slow(arguments, params):
+    token = (params.get("_meta") or {}).get("progressToken")
+    record("slow " + arguments["text"])
+    # To whoever it may concern.
+    say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": arguments["text"]}})
+    if token is not None:
+        progress = {"progressToken": token, "progress": 1, "message": arguments["text"]}
+        say({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
+    time.sleep(arguments.get("delay_ms", 0) / 1000)
+    return text("slow " + arguments["text"])
 
 
 def hash_of(line):
@@ -118,6 +161,8 @@ def confirm(arguments, params, modern):
         record(f"confirm {state} {answer.get('action')}")
         return text("confirmed " + state)
     answer = ask("elicitation/create", {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}})
+    if "error" in answer:
+        record(f"refused {answer['error']['code']}")
     record("confirm " + str(answer.get("result", {}).get("action")))
     return text("confirmed")
 
@@ -128,6 +173,16 @@ def ask(method, params):
     say({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
     waiting[0].wait(60)
     return waiting[1] or {}
+
+
+def take_back():
+    """What it asked and was not told, it does not want to know any more."""
+    for number, waiting in WAITING.items():
+        if not waiting[0].is_set():
+            params = {"requestId": number, "reason": "too late"}
+            say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+            waiting[0].set()
+    return text("taken back")
 
 
 def wrong(how):
@@ -149,34 +204,79 @@ def wrong(how):
     return text("wrong " + how)
 
 
+def page(cursor):
+    """A page of the tools."""
+    if "restless" in MORE:
+        say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    if "endless" in MORE or "heavy" in MORE:
+        number = int(cursor or 0)
+        record("page", lasting=False)
+        heavy = {**tool(f"heavy_{number}", {}), "description": "x" * (1 << 20)}
+        return {"tools": [heavy] if "heavy" in MORE else [], "nextCursor": str(number + 1)}
+    half = 4
+    if cursor == "half":
+        return {"tools": TOOLS[half:]}
+    record("list", lasting=False)
+    return {"tools": TOOLS[:half], "nextCursor": "half"}
+
+
+def await_gate(method):
+    if os.path.exists(GATE):
+        record("held " + method)
+    while os.path.exists(GATE):
+        time.sleep(0.01)
+
+
+def task(method, number):
+    record("state " + method)
+    if "tasks" not in MORE:
+        return {}
+    done = text("x" * int(number.removeprefix("chore-")))
+    return {"resultType": "complete", "taskId": number, "status": "completed", "result": done}
+
+
 def answer(message):
     method, params = message["method"], message.get("params") or {}
     meta = params.get("_meta") or {}
     modern = "io.modelcontextprotocol/protocolVersion" in meta and SPEAKS != "older"
+    if "gated" in MORE and method in ("server/discover", "initialize"):
+        await_gate(method)
     if method == ("server/discover" if SPEAKS == "older" else "initialize") and SPEAKS != "both":
         return None
     if method == "initialize":
+        record("hello " + ",".join(sorted(params.get("capabilities") or {})))
         return {
             "protocolVersion": params["protocolVersion"],
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {"listChanged": True}, "logging": {}, "prompts": {}, "completions": {}},
             "serverInfo": {"name": "upstream", "version": "1"},
         }
     if method == "server/discover":
+        DISCOVERED.append(message["id"])
+        if "shy" in MORE and len(DISCOVERED) > 1:
+            return None
+        capabilities = {"tools": {}, "prompts": {}, "completions": {}}
+        if "tasks" in MORE:
+            capabilities["extensions"] = {"io.modelcontextprotocol/tasks": {}}
         return {
             "resultType": "complete",
             "supportedVersions": ["2026-07-28"],
-            "capabilities": {"tools": {}},
+            "capabilities": capabilities,
             "serverInfo": {"name": "upstream", "version": "1"},
             "ttlMs": 0,
             "cacheScope": "public",
         }
-    if method == "tools/list":
-        half = 4
-        if params.get("cursor") == "half":
-            result = {"tools": TOOLS[half:]}
-        else:
-            result = {"tools": TOOLS[:half], "nextCursor": "half"}
+    if method.startswith("tasks/"):
+        return task(method, params.get("taskId"))
+    if method == "logging/setLevel":
+        record("state " + method)
+        return {}
+    if method in ("tools/list", "prompts/list"):
+        result = page(params.get("cursor")) if method == "tools/list" else {"prompts": [{"name": "greet"}]}
         return {**result, "resultType": "complete", "ttlMs": 0, "cacheScope": "public"} if modern else result
+    if method == "completion/complete":
+        record("complete " + params["ref"]["name"])
+        result = {"completion": {"values": ["world"]}}
+        return {**result, "resultType": "complete"} if modern else result
     if method == "tools/call":
         result = call(params["name"], params.get("arguments") or {}, params, modern)
         if isinstance(result, dict) and modern:
@@ -196,8 +296,11 @@ def serve(message):
         say({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
+record("start")
 for line in sys.stdin:
     message = json.loads(line)
+    if SPEAKS == "mute":
+        continue
     if "method" not in message:
         waiting = WAITING.get(message.get("id"))
         if waiting:

@@ -1,8 +1,12 @@
 //! Servers that do what they should not.
 
+use std::process::Command;
+use std::time::Instant;
+
 use serde_json::json;
 
 use super::{ERAS, World, text};
+use crate::mcp_client::{Client, Era};
 
 #[test]
 fn what_nobody_understands_is_passed_over() {
@@ -32,5 +36,53 @@ fn one_that_dies_is_started_again() {
             let result = client.call("look", &json!({"text": "hello"}));
             assert_eq!(text(&result), "hello");
         }
+    }
+}
+
+#[test]
+fn a_full_disk_fails_the_call_that_needs_it() {
+    let world = World::new();
+    let wrap = world.command(&[]);
+    // No file grows beyond 80 MiB: as if there was no more room.
+    let script = r#"trap "" XFSZ; ulimit -f 81920; exec "$0" "$@""#;
+    let mut command = Command::new("/bin/bash");
+    command.args(["-c", script]).arg(wrap.get_program()).args(wrap.get_args());
+    command.current_dir(wrap.get_current_dir().unwrap()).env_clear();
+    command.envs(wrap.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut client = Client::at(&world.sandbox, command, Era::Newest, json!({})).greeted();
+    let failed = client.call("document", &json!({"bytes": 100_000_000}));
+    assert_eq!(
+        (&failed["isError"], &failed["_meta"]["dev.handback/reason"]),
+        (&json!(true), &json!("no_room")),
+        "{failed}"
+    );
+    let held = client.call("document", &json!({"bytes": 20_000_000}));
+    assert!(held["_meta"]["dev.handback/held"][0]["handle"].is_string(), "{held}");
+    assert_eq!(text(&client.call("look", &json!({"text": "x"}))), "x");
+}
+
+#[test]
+fn one_that_changes_all_the_time_is_not_looked_at_all_the_time() {
+    let world = World::speaking("both restless");
+    let mut client = world.client(Era::Older);
+    let begun = Instant::now();
+    let lists = 30;
+    for _ in 0..lists {
+        client.ask("tools/list", json!({}));
+    }
+    // The gateway looks for itself, and not more than once in a second.
+    let looks = world.effects("list").len() - lists;
+    let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap();
+    assert!((1..=seconds + 2).contains(&looks), "{looks} looks in {seconds} seconds");
+}
+
+#[test]
+fn lists_without_end_are_not_read_without_end() {
+    for (speaks, pages_max) in [("both endless", 1_100), ("both heavy", 20)] {
+        let world = World::speaking(speaks);
+        let mut client = world.client(Era::Older);
+        client.ask("tools/list", json!({}));
+        let pages = world.effects("page").len();
+        assert!((2..pages_max).contains(&pages), "{speaks}: {pages}");
     }
 }

@@ -105,6 +105,14 @@ def endless(id, params):
         out.write(b"x" * 65536)
 
 
+def floods(id, params):
+    """Says the same over and over, before or after its answer."""
+    if params.get("answers"):
+        result(id, "{}")
+    while True:
+        say(params["line"])
+
+
 def dies(id, params):
     write('{"jsonrpc":"2.0","id":%d,"result":{"half":' % id)
     os.kill(os.getpid(), signal.SIGKILL)

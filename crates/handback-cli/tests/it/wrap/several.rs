@@ -1,0 +1,190 @@
+//! Several servers behind one gateway: none of them is in the way of another.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::callers::Callers;
+use super::text;
+
+const KEY: &str = "dev.handback/idempotency-key";
+
+#[test]
+fn a_server_that_says_nothing_keeps_nobody_from_another() {
+    let callers = Callers::before(&[("aaa", "mute"), ("good", "both")], "");
+    let alice = callers.alice.as_str();
+    let tools = callers.tools(alice);
+    for tool in ["append", "mcp_aql_read"] {
+        assert!(tools.iter().any(|name| name == tool), "{tools:?}");
+    }
+    let called = callers.ask(alice, "look", json!({"arguments": {"text": "here"}}));
+    assert_eq!(text(&called["result"]), "here");
+    let hello = callers.ask_of(alice, "server/discover", "", json!({}), json!({}));
+    assert!(hello["result"]["capabilities"]["tools"].is_object(), "{hello}");
+    // What nobody has is unknown, and not only late.
+    let unknown = callers.ask(alice, "nothing", json!({"arguments": {}}));
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+}
+
+#[test]
+fn names_that_two_have_go_by_their_servers() {
+    let callers = Callers::before(&[("a", "both"), ("b", "both")], "");
+    let tools = callers.tools(&callers.alice);
+    for tool in ["a__append", "b__append", "mcp_aql_read"] {
+        assert_eq!(tools.iter().filter(|name| *name == tool).count(), 1, "{tools:?}");
+    }
+    let called = callers.ask(&callers.alice, "b__look", json!({"arguments": {"text": "x"}}));
+    assert_eq!(text(&called["result"]), "x");
+}
+
+#[test]
+fn a_name_that_goes_by_its_server_is_not_taken_by_another() {
+    let callers = Callers::before(&[("a", "both has:b__append"), ("b", "both")], "");
+    let tools = callers.tools(&callers.alice);
+    for tool in ["b__append", "a__b__append"] {
+        assert_eq!(tools.iter().filter(|name| *name == tool).count(), 1, "{tools:?}");
+    }
+    let params = json!({"arguments": {"text": "x"}});
+    let called = callers.ask(&callers.alice, "b__append", params.clone());
+    assert_eq!(text(&called["result"]), "appended");
+    let called = callers.ask(&callers.alice, "a__b__append", params);
+    assert_eq!(text(&called["result"]), "learnt before");
+    assert_eq!(callers.world.effects("append").len(), 1);
+}
+
+#[test]
+fn a_call_is_the_same_under_the_new_name_of_its_tool() {
+    let callers = Callers::before(&[("a", "both")], "");
+    let call = json!({"arguments": {"text": "x"}, "_meta": {KEY: "k"}});
+    let first = callers.ask(&callers.alice, "append", call.clone());
+    assert!(first["result"]["_meta"]["dev.handback/replayed"].is_null(), "{first}");
+    let callers = callers.now_before(&[("a", "both"), ("b", "both")]);
+    let again = callers.ask(&callers.alice, "a__append", call.clone());
+    assert_eq!(text(&again["result"]), "appended", "{again}");
+    assert_eq!(again["result"]["_meta"]["dev.handback/replayed"], true, "{again}");
+    assert_eq!(callers.world.effects("append").len(), 1);
+    let other = callers.ask(&callers.alice, "b__append", call);
+    assert!(other["result"]["_meta"]["dev.handback/replayed"].is_null(), "{other}");
+    assert_eq!(callers.world.effects("append").len(), 2);
+}
+
+#[test]
+fn a_line_comes_about_although_nobody_waits_for_it() {
+    let callers = Callers::before(&[("good", "both"), ("late", "older gated")], "");
+    let (world, alice) = (&callers.world, callers.alice.as_str());
+    let left = "handback_upstream_calls_total{upstream=\"late\",outcome=\"cancelled\"}";
+    let begin = || callers.begin_to_ask(alice, "late__look", json!({"arguments": {}}));
+    let close = || world.sandbox.write("record.gate", "");
+    let open = || std::fs::remove_file(world.sandbox.path("record.gate")).unwrap();
+    // It is not known which era it speaks.
+    close();
+    let waiting = begin();
+    world.until_effect("held server/discover");
+    drop(waiting);
+    assert_eq!(callers.number(left), 0);
+    open();
+    until("it is greeted", || world.effects("hello").len() == 1);
+    assert!(callers.tools(alice).iter().any(|name| name == "late__look"));
+    // It has to be started again.
+    close();
+    callers.ask(alice, "late__wrong", json!({"arguments": {"how": "die"}}));
+    let waiting = begin();
+    world.until_effect("held initialize");
+    let called = callers.ask(alice, "good__look", json!({"arguments": {"text": "here"}}));
+    assert_eq!(text(&called["result"]), "here");
+    drop(waiting);
+    until("the client has left", || callers.number(left) == 1);
+    open();
+    until("it is greeted again", || world.effects("hello").len() == 2);
+}
+
+/// Waits until something is so.
+#[track_caller]
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LONG, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn completions_are_for_who_may_use_the_prompt() {
+    let rules = "[[permissions.rules]]\ndeny = [\"greet\"]\nsubjects = [\"bob\"]\n";
+    let callers = Callers::before(&[("a", "both")], rules);
+    let complete = |who: &str, prompt: &str| {
+        let reference = json!({"type": "ref/prompt", "name": prompt});
+        let params = json!({"ref": reference, "argument": {"name": "who", "value": "w"}});
+        callers.ask_of(who, "completion/complete", "", params, json!({}))
+    };
+    let refused = complete(&callers.bob, "greet");
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    assert_eq!(refused, complete(&callers.bob, "nothing"));
+    assert!(callers.world.effects("complete").is_empty());
+    let completed = complete(&callers.alice, "greet");
+    assert_eq!(completed["result"]["completion"]["values"], json!(["world"]), "{completed}");
+    assert_eq!(callers.world.effects("complete"), ["complete greet"]);
+}
+
+/// Beyond every time after which what is known is looked at anew.
+const LONG: Duration = Duration::from_secs(90);
+
+#[test]
+fn a_tool_that_is_new_is_found() {
+    let callers = Callers::before(&[("a", "both"), ("b", "mute")], "");
+    let alice = callers.alice.as_str();
+    let unknown = callers.ask(alice, "news", json!({"arguments": {}}));
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    let learnt = callers.ask(alice, "learn", json!({"arguments": {"name": "news"}}));
+    assert_eq!(text(&learnt["result"]), "learnt");
+    let begun = Instant::now();
+    loop {
+        let called = callers.ask(alice, "news", json!({"arguments": {}}));
+        if called["error"].is_null() {
+            assert_eq!(text(&called["result"]), "learnt before");
+            return;
+        }
+        assert!(begun.elapsed() < LONG, "{called}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn what_one_caller_may_not_use_another_finds() {
+    let rules = "[[permissions.rules]]\ndeny = [\"mcp_*\"]\nsubjects = [\"bob\"]\n";
+    for upstreams in [&[("a", "both")][..], &[("a", "both"), ("b", "both")]] {
+        let callers = Callers::before(upstreams, rules);
+        let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+        // The first to ask is one who may not.
+        assert!(!callers.tools(bob).iter().any(|name| name.starts_with("mcp_")));
+        let read = json!({"arguments": {"operation": "list_collections", "params": {}}});
+        let refused = callers.ask(bob, "mcp_aql_read", read.clone());
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let found = callers.ask(alice, "mcp_aql_read", read);
+        assert!(text(&found["result"]).contains("\"success\":true"), "{found}");
+    }
+}
+
+#[test]
+fn a_place_in_a_list_is_that_of_its_server() {
+    let callers = Callers::before(&[("a", "both"), ("b", "both")], "");
+    let alice = callers.alice.clone();
+    let list = |callers: &Callers, cursor: &Value| {
+        let params = match cursor.is_null() {
+            true => json!({}),
+            false => json!({"cursor": cursor}),
+        };
+        callers.ask_of(&alice, "tools/list", "", params, json!({}))
+    };
+    let first = list(&callers, &Value::Null);
+    // Within the list of `a`: it has two pages.
+    let cursor = first["result"]["nextCursor"].clone();
+    let second = list(&callers, &cursor)["result"]["tools"][0]["name"].clone();
+    assert!(second.as_str().unwrap().starts_with("a__"), "{second}");
+    // Another one is the first now.
+    let callers = callers.now_before(&[("b", "both"), ("a", "both")]);
+    assert_eq!(list(&callers, &cursor)["result"]["tools"][0]["name"], second);
+    let callers = callers.now_before(&[("b", "both")]);
+    let gone = list(&callers, &cursor);
+    assert_eq!(gone["error"]["data"]["reason"], "expired", "{gone}");
+}

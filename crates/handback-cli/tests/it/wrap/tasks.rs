@@ -1,0 +1,223 @@
+//! Calls that take long, for clients that know tasks.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::callers::Callers;
+use super::{World, text};
+use crate::mcp_client::{Client, Era};
+use crate::support::Sandbox;
+
+/// More than anything here takes on a busy machine.
+const LONG: Duration = Duration::from_secs(120);
+
+fn knows_tasks() -> Value {
+    json!({"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}})
+}
+
+fn append(delay_ms: u64) -> Value {
+    json!({"name": "append", "arguments": {"text": "a", "delay_ms": delay_ms}})
+}
+
+/// The id of the task that a call became.
+#[track_caller]
+fn task_of(result: &Value) -> String {
+    assert_eq!(result["resultType"], "task", "{result}");
+    result["taskId"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
+}
+
+/// What is said of a task once it has one of these states, as it was written.
+fn until(client: &mut Client, task: &str, status: &[&str]) -> (Value, String) {
+    let begun = Instant::now();
+    loop {
+        client.send("tasks/get", json!({"taskId": task}));
+        let line = client.receive_line();
+        let told: Value = serde_json::from_str(&line).unwrap();
+        let state = told["result"]["status"].as_str().unwrap_or_else(|| panic!("{line}"));
+        if status.contains(&state) {
+            return (told["result"].clone(), line);
+        }
+        assert!(begun.elapsed() < LONG, "{line}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_slow_call_becomes_a_task() {
+    for speaks in ["both", "older"] {
+        let world = World::speaking(speaks);
+        let mut client = world.client_with(Era::Newest, &[], knows_tasks());
+        let hello = client.ask("server/discover", json!({}));
+        let extensions = &hello["capabilities"]["extensions"];
+        assert!(extensions["io.modelcontextprotocol/tasks"].is_object(), "{hello}");
+        let called = client.ask("tools/call", append(4000));
+        let task = task_of(&called);
+        assert_eq!(called["status"], "working");
+        let (told, line) = until(&mut client, &task, &["completed"]);
+        assert_eq!(text(&told["result"]), "appended", "{told}");
+        // As the server wrote it.
+        assert!(line.contains(r#""x-unknown":{"b":1.50,"a":1e2}"#), "{line}");
+        assert_eq!(world.effects("append").len(), 1);
+    }
+}
+
+#[test]
+fn a_call_that_is_fast_or_whose_client_knows_no_tasks_is_none() {
+    let world = World::new();
+    let mut client = world.client_with(Era::Newest, &[], knows_tasks());
+    assert_eq!(text(&client.ask("tools/call", append(0))), "appended");
+    drop(client);
+    let mut client = world.client(Era::Newest);
+    assert_eq!(text(&client.ask("tools/call", append(3000))), "appended");
+}
+
+#[test]
+fn a_task_asks_and_goes_on() {
+    let world = World::new();
+    world.sandbox.write("handback.toml", "[[gateway.tools]]\ntools = \"confirm\"\nlong = true\n");
+    let config = world.sandbox.path("handback.toml");
+    let flags = ["--config", config.to_str().unwrap()];
+    let mut client = world.client_with(Era::Newest, &flags, knows_tasks());
+    let called = client.call("confirm", &json!({"what": "x"}));
+    let task = task_of(&called);
+    let (asked, _) = until(&mut client, &task, &["input_required"]);
+    assert_eq!(asked["inputRequests"]["q"]["method"], "elicitation/create", "{asked}");
+    assert!(world.effects("confirm").is_empty());
+    let answers = json!({"taskId": task, "inputResponses": {"q": {"action": "accept"}}});
+    client.ask("tasks/update", answers);
+    let (told, _) = until(&mut client, &task, &["completed", "failed"]);
+    assert_eq!(text(&told["result"]), "confirmed upstream-state:x", "{told}");
+    assert_eq!(world.effects("confirm"), ["confirm upstream-state:x accept"]);
+}
+
+#[test]
+fn a_task_that_is_cancelled_is_cancelled_at_the_server() {
+    let world = World::new();
+    let mut client = world.client_with(Era::Newest, &[], knows_tasks());
+    let task = task_of(&client.ask("tools/call", append(600_000)));
+    client.ask("tasks/cancel", json!({"taskId": task}));
+    until(&mut client, &task, &["cancelled"]);
+    world.until_effect("cancelled");
+}
+
+#[test]
+fn a_call_with_a_key_is_one_whatever_became_of_its_task() {
+    let world = World::new();
+    let mut client = world.client_with(Era::Newest, &[], knows_tasks());
+    let mut call = append(4000);
+    call["_meta"] = json!({"dev.handback/idempotency-key": "k"});
+    let task = task_of(&client.ask("tools/call", call.clone()));
+    client.ask("tasks/cancel", json!({"taskId": task}));
+    until(&mut client, &task, &["cancelled"]);
+    // It runs to its record, and the next try finds it, or becomes a task that does.
+    let mut again = client.ask("tools/call", call);
+    if again["resultType"] == "task" {
+        let (told, _) = until(&mut client, &task_of(&again), &["completed"]);
+        again = told["result"].clone();
+    }
+    assert_eq!(text(&again), "appended", "{again}");
+    assert_eq!((world.effects("append").len(), world.effects("cancelled").len()), (1, 0));
+}
+
+#[test]
+fn the_task_of_one_is_nothing_to_the_other() {
+    let callers = Callers::before(&[("up", "both")], "");
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let called = callers.ask_of(alice, "tools/call", "append", append(3000), knows_tasks());
+    let task = task_of(&called["result"]);
+    let get = |who: &str, task: &str| {
+        callers.ask_of(who, "tasks/get", task, json!({"taskId": task}), knows_tasks())
+    };
+    let never = handback_token::Handle::generate(&mut rand::rng()).to_string();
+    let foreign = get(bob, &task);
+    assert_eq!(foreign["error"]["data"]["reason"], "invalid", "{foreign}");
+    assert_eq!(foreign, get(bob, &never));
+    let mut cancelled =
+        callers.ask_of(bob, "tasks/cancel", &task, json!({"taskId": task}), knows_tasks());
+    assert_eq!(cancelled["error"].take(), foreign["error"]);
+    assert!(get(alice, &task)["result"]["status"].is_string());
+    assert!(callers.world.effects("cancelled").is_empty());
+}
+
+#[test]
+fn the_result_of_a_servers_own_task_keeps_to_the_budget() {
+    let world = World::speaking("newest tasks");
+    let mut client = world.client_with(Era::Newest, &[], knows_tasks());
+    let mut told_of = |bytes: usize| {
+        let task = task_of(&client.call("chore", &json!({"bytes": bytes})));
+        client.send("tasks/get", json!({"taskId": task}));
+        (task, client.receive())
+    };
+    let (task, told) = told_of(1000);
+    assert_eq!(
+        (&told["result"]["taskId"], &told["result"]["status"]),
+        (&json!(task), &json!("completed"))
+    );
+    assert_eq!(text(&told["result"]["result"]).len(), 1000);
+    // Over the budget, and over what is in memory of an answer.
+    for bytes in [400_000, 9 << 20] {
+        let (_, told) = told_of(bytes);
+        assert!(told.to_string().len() < 80_000, "{} bytes", told.to_string().len());
+        let held = &told["result"]["result"]["_meta"]["dev.handback/held"][0];
+        assert!(held["bytes"].as_u64().unwrap() >= bytes as u64, "{told}");
+    }
+    let (_, told) = told_of(65 << 20);
+    assert_eq!(told["error"]["data"]["reason"], "too_large", "{told}");
+    assert!(told["error"]["message"].as_str().unwrap().contains("too large"), "{told}");
+}
+
+/// A server of the older era over HTTP, which is ended when it is dropped.
+struct OlderWeb(Child);
+
+impl OlderWeb {
+    /// It, and where it is.
+    fn start(world: &World) -> (Self, String) {
+        world.sandbox.write("older_web.py", include_str!("older_web.py"));
+        let mut process = Command::new("/usr/bin/env")
+            .args(["PATH=/usr/local/bin:/usr/bin:/bin", "python3"])
+            .args([world.sandbox.path("older_web.py"), world.sandbox.path("record")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        (Self(process), format!("http://127.0.0.1:{}/", port.trim()))
+    }
+}
+
+impl Drop for OlderWeb {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_task_of_the_older_era_is_that_of_its_session() {
+    let world = World::with(Sandbox::new());
+    let (_web, url) = OlderWeb::start(&world);
+    let callers = Callers::of(world, &[format!("up={url}")], "");
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let (first, second, third) = (callers.begin(alice), callers.begin(alice), callers.begin(bob));
+    let call = json!({"name": "chore", "arguments": {}, "task": {}});
+    let called = callers.ask_in(alice, &first, "tools/call", call);
+    let task = called["result"]["task"]["taskId"].as_str().unwrap_or_else(|| panic!("{called}"));
+    let ask = |who: &str, session: &str, method: &str, task: &str| {
+        callers.ask_in(who, session, method, json!({"taskId": task}))
+    };
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        for (who, session) in [(alice, &second), (bob, &third)] {
+            let foreign = ask(who, session, method, task);
+            assert_eq!(foreign["error"]["data"]["reason"], "invalid", "{foreign}");
+            assert_eq!(foreign, ask(who, session, method, "task-never"));
+        }
+    }
+    assert!(callers.world.effects("tasks/").is_empty());
+    let own = ask(alice, &first, "tasks/get", task);
+    assert_eq!(own["result"]["status"], "completed", "{own}");
+    assert_eq!(callers.world.effects("tasks/"), [format!("tasks/get {task}")]);
+}

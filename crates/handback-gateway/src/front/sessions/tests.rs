@@ -1,0 +1,130 @@
+use std::sync::Weak;
+
+use handback_identity::UnixPeers;
+use handback_mcp::server::tasks::Tasks;
+use handback_mcp::{About, McpServer};
+use handback_store::held::{HeldOptions, HeldStore};
+use handback_store::journal::{InstanceId, Journal};
+use handback_store::{Kv, MemoryStore};
+use handback_token::{KeyRing, Sealer, SealerConfig, UnixTime, ring};
+use handback_tool::audit::NoAudit;
+use handback_tool::{Clock, Pipeline, PipelineParts, Registry, RevocationWatch};
+use serde_json::json;
+use serde_json::value::to_raw_value;
+
+use super::*;
+use crate::gateway::Gateway;
+use crate::options::Options;
+use crate::talk::WAITING_MAX;
+
+const NOW_MS: u64 = 1_900_000_000_000;
+
+#[derive(Debug)]
+struct Stopped;
+
+impl Clock for Stopped {
+    fn now_ms(&self) -> u64 {
+        NOW_MS
+    }
+}
+
+/// A gateway with nothing behind it but our own tools, and its sessions.
+struct World {
+    gateway: Gateway,
+    sessions: Arc<Sessions>,
+}
+
+impl World {
+    fn new() -> Self {
+        let kv: Arc<dyn Kv> = Arc::new(MemoryStore::new());
+        let now = UnixTime::from_secs(NOW_MS / 1000);
+        let ring = KeyRing::generate(&mut rand::rng(), ring::Mode::Sealed, now);
+        let sealer = Arc::new(Sealer::new(&ring, SealerConfig::default()).unwrap());
+        let instance = InstanceId::generate(&mut rand::rng());
+        let held = HeldStore::new(Arc::clone(&kv), HeldOptions::new()).unwrap();
+        let pipeline = Arc::new(Pipeline::new(PipelineParts {
+            registry: Registry::new(),
+            sealer: Arc::clone(&sealer),
+            journal: Arc::new(Journal::open(Arc::clone(&kv), instance, NOW_MS).unwrap()),
+            held: held.clone(),
+            revocations: RevocationWatch::new(Arc::clone(&kv), NOW_MS).unwrap(),
+            audit: Arc::new(NoAudit),
+            clock: Arc::new(Stopped),
+            in_flight_max: 100,
+            result_bytes_max: 1 << 20,
+        }));
+        let about = About { name: "test".to_owned(), version: "0".to_owned(), instructions: None };
+        let tasks = Tasks::new(kv, held, Arc::new(|| NOW_MS), instance);
+        let own = McpServer::new(Arc::clone(&pipeline), about, tasks);
+        let sessions = Sessions::new(EventIds::new(sealer, Arc::new(|| NOW_MS)), pipeline.gate());
+        let gateway = Gateway::new(Vec::new(), own, pipeline, Options::default());
+        Self { gateway, sessions }
+    }
+
+    /// The id of a new session, and the session, which does not live by it.
+    async fn begin(&self, caller: &Caller) -> (String, Weak<Session>) {
+        let initialize = to_raw_value(&json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }));
+        let room = self.sessions.room(caller).unwrap();
+        let (out, told) = mpsc::channel(WAITING_MAX);
+        let begun = Session::begin(&self.gateway, caller.clone(), &initialize.unwrap(), out).await;
+        let (session, _) = begun.unwrap();
+        let known = Arc::downgrade(&session);
+        (self.sessions.add(caller, room, session, told), known)
+    }
+}
+
+fn caller(number: u32) -> Caller {
+    UnixPeers::new("test").unwrap().caller(number)
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_uses_ends_although_nobody_comes() {
+    let world = World::new();
+    let caller = caller(1);
+    let (id, session) = world.begin(&caller).await;
+    for _ in 0..2 {
+        tokio::time::sleep(IDLE - SECOND).await;
+        assert!(world.sessions.find(&id, &caller).await.is_some());
+    }
+    tokio::time::sleep(IDLE + SWEEP_PERIOD).await;
+    assert!(session.upgrade().is_none(), "its lines are open");
+    assert!(lock(&world.sessions.places).is_empty());
+    assert!(world.sessions.find(&id, &caller).await.is_none());
+}
+
+const MEGABYTE: Bytes = Bytes::from_static(&[b'x'; 1 << 20]);
+
+#[test]
+fn of_what_nobody_reads_the_latest_is_kept() {
+    let stream = Stream::new(0);
+    for _ in 0..100 {
+        stream.push(MEGABYTE);
+        assert!(lock(&stream.state).bytes <= UNSENT_BYTES_MAX);
+    }
+    let kept = UNSENT_BYTES_MAX / MEGABYTE.len();
+    assert_eq!(stream.get(0).0.unwrap().0, 100 - kept);
+    // What was sent makes room first.
+    for number in 101 - kept..100 {
+        assert_eq!(stream.get(number).0.unwrap().0, number);
+    }
+    assert!(lock(&stream.state).bytes <= KEPT_BYTES_MAX);
+}
+
+#[test]
+fn an_answer_is_kept_until_it_is_sent() {
+    let stream = Stream::new(1);
+    for _ in 0..100 {
+        stream.push(MEGABYTE);
+    }
+    let answer = Bytes::from(vec![b'x'; 2 * UNSENT_BYTES_MAX]);
+    stream.end(answer.clone(), Delivery::default());
+    assert_eq!(stream.get(0), (Some((100, answer)), false));
+    assert_eq!(stream.get(101), (None, true));
+    assert_eq!(lock(&stream.state).bytes, 0);
+}

@@ -1,0 +1,170 @@
+//! Tasks: of upstreams, under ids of this gateway, and of the gateway itself.
+
+use bytes::Bytes;
+use handback_mcp::wire::Object;
+use handback_page::json::ByteSource as _;
+use handback_token::Handle;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::gateway::{Gateway, text_of};
+use crate::hold::{Holding, NotHeld, PASSED_BYTES_MAX};
+use crate::hop::{HopTask, with_text};
+use crate::slow::knows_tasks;
+use crate::talk::{Question, Talk};
+use crate::upstream::{Answer, LineError, Raw};
+use crate::words::{self, INVALID_PARAMS};
+
+/// Questions about one task.
+pub(crate) const TASK_METHODS: [&str; 4] =
+    ["tasks/get", "tasks/update", "tasks/cancel", "tasks/result"];
+
+impl Gateway {
+    /// A question about a task.
+    pub(crate) async fn task(&self, talk: &Talk, question: Question<'_>) -> Answer {
+        let unknown = || {
+            let data = json!({"reason": "invalid"});
+            words::refused(INVALID_PARAMS, "there is no such task", Some(data))
+        };
+        let is_alone = self.own() == 1;
+        let has_own_process = self.is_program(0);
+        // The newer era has no `tasks/result`.
+        let is_known = TASK_METHODS.contains(&question.method)
+            && (talk.session.is_some() || question.method != "tasks/result");
+        if !is_known {
+            // Other methods name no task: where a process is this client's alone, it may answer.
+            let is_passed = talk.session.is_some() && is_alone && has_own_process;
+            let which = if is_passed { 0 } else { self.own() };
+            return self.pass(talk, which, &question, question.params_bytes()).await;
+        }
+        let Some(params) = question.params else { return unknown() };
+        if talk.session.is_none() && !knows_tasks(params) {
+            // Our own server has the words for who did not say so.
+            return self.pass(talk, self.own(), &question, question.params_bytes()).await;
+        }
+        let shown = text_of(params, "taskId").unwrap_or_default();
+        if talk.session.is_none() && Handle::parse(&shown).is_ok() {
+            return self.own_task(talk, &question, &shown).await;
+        }
+        if let Some(session) = talk.session.as_ref().filter(|_| is_alone) {
+            // Of the one server behind, whose tasks have their own names there. Where its process is
+            // this client's alone, so are all of its tasks.
+            return match has_own_process || session.was_given_task(&shown) {
+                true => self.of_older_task(talk, &question).await,
+                false => unknown(),
+            };
+        }
+        let hop = self.hop(&talk.caller);
+        let Some(task) = hop.open_task(&shown).await else { return unknown() };
+        let Some(which) = self.number_of(&task.upstream) else { return unknown() };
+        let params = with_text(params.get().as_bytes(), "taskId", &task.task);
+        match self.pass(talk, which, &question, params).await {
+            Answer::Result(raw) => self.of_task(talk, &question, which, (&task, &shown), raw).await,
+            error @ Answer::Error(_) => error,
+        }
+    }
+
+    /// What the one upstream of an older client says of a task; a result fits the client's budget.
+    async fn of_older_task(&self, talk: &Talk, question: &Question<'_>) -> Answer {
+        let raw = match self.pass(talk, 0, question, question.params_bytes()).await {
+            Answer::Result(raw) if question.method == "tasks/result" => raw,
+            other => return other,
+        };
+        // Of which tool it is, is not said.
+        let holding = self.holding(talk, None, self.name_of(0), "");
+        if !holding.is_over(&raw) {
+            return Answer::Result(raw);
+        }
+        match self.held_instead(talk, &holding, raw).await {
+            Ok(result) => Answer::Result(Raw::Memory(result)),
+            Err(NotHeld::Failed(_)) => {
+                words::unanswered(self.name_of(0), &LineError::Protocol("no result"))
+            }
+            Err(NotHeld::Refused(why)) => words::tool_error(talk.era, &why, "not_held"),
+        }
+    }
+
+    /// For whom the result of a task is held, and from which size on.
+    fn holding(
+        &self,
+        talk: &Talk,
+        params: Option<&Object<'_>>,
+        upstream: &str,
+        tool: &str,
+    ) -> Holding {
+        let of_session = talk.session.as_ref().and_then(|session| session.client());
+        let client = match (of_session, params) {
+            (Some(client), _) => Some(client.to_owned()),
+            (None, Some(params)) => self.client_name(talk, params),
+            (None, None) => None,
+        };
+        Holding {
+            budget: self.options().budget(client.as_deref(), tool),
+            held: self.pipeline().held().clone(),
+            owner: talk.caller.principal().clone(),
+            now_ms: self.pipeline().now().as_secs().saturating_mul(1000),
+            upstream: upstream.to_owned(),
+            tool: tool.to_owned(),
+        }
+    }
+
+    /// What an upstream says of a task, under the id that the client knows, and with a result that fits
+    /// the client's budget.
+    async fn of_task(
+        &self,
+        talk: &Talk,
+        question: &Question<'_>,
+        which: usize,
+        (task, shown): (&HopTask, &str),
+        raw: Raw,
+    ) -> Answer {
+        let lost = |why| words::unanswered(self.name_of(which), &why);
+        if raw.size_bytes() > PASSED_BYTES_MAX {
+            return lost(LineError::TooLarge);
+        }
+        let read = tokio::task::spawn_blocking(move || raw.whole()).await;
+        let Some(json) = read.ok().flatten() else { return lost(LineError::Lost) };
+        let unchanged = || Answer::Result(Raw::Memory(json.clone()));
+        let Ok(raw) = serde_json::from_slice::<&RawValue>(&json) else { return unchanged() };
+        let Ok(mut told) = Object::read(raw) else { return unchanged() };
+        let has_id = told.text("taskId").is_some_and(|id| id == task.task);
+        if has_id {
+            told.set("taskId", Value::from(shown).to_string());
+        }
+        let params = question.params.and_then(|params| Object::read(params).ok());
+        let holding = self.holding(talk, params.as_ref(), &task.upstream, &task.tool);
+        let result = told.get("result").map(|result| Bytes::copy_from_slice(result.as_bytes()));
+        let over = result.map(Raw::Memory).filter(|result| holding.is_over(result));
+        let is_changed = has_id || over.is_some();
+        if let Some(result) = over {
+            match self.held_instead(talk, &holding, result).await {
+                Ok(result) => told.set("result", String::from_utf8_lossy(&result).into_owned()),
+                Err(NotHeld::Failed(_)) => return lost(LineError::Protocol("no result")),
+                Err(NotHeld::Refused(why)) => {
+                    let Answer::Result(error) = words::tool_error(talk.era, &why, "not_held")
+                    else {
+                        return unchanged();
+                    };
+                    let error = error.whole().unwrap_or_default();
+                    told.set("result", String::from_utf8_lossy(&error).into_owned());
+                }
+            }
+        }
+        match is_changed {
+            true => Answer::Result(Raw::Memory(told.to_json().into())),
+            false => unchanged(),
+        }
+    }
+
+    /// A task of this gateway. Its result is as the upstream gave it, and rmcp has no part in it.
+    async fn own_task(&self, talk: &Talk, question: &Question<'_>, id: &str) -> Answer {
+        if question.method != "tasks/get" {
+            return self.pass(talk, self.own(), question, question.params_bytes()).await;
+        }
+        let (tasks, gate) = (self.own_tasks(), self.pipeline().gate());
+        match tasks.get_json(&gate, talk.caller.principal(), id).await {
+            Ok(json) => Answer::Result(Raw::Memory(json.into())),
+            Err(error) => Answer::Error(error.into()),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! From a result to a bounded one.
+
+use handback_page::CollectionError;
+use handback_page::json::{ByteSource, Pointer};
+use jsonschema::Validator;
+
+use super::body::{self, Body, Look};
+use super::budget::Budget;
+use super::chunks::{CHUNK_BYTES, Chunks, ReadError, length};
+use super::compose::Compose;
+use super::hold::{self, BoundError, Place};
+use super::keep::Keep;
+use super::notice::{self, Facts, Line, Reading};
+use super::part::Part;
+use super::plan::{Plan, Unit, What};
+use super::shape::{Member, Shape};
+use super::show::{Piece, Pieces, Show};
+use crate::json::lexer::{NotJson, Token};
+
+/// How a result is cut.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Bounding<'a> {
+    budget: Budget,
+    reading: Reading<'a>,
+    schema: Option<&'a Validator>,
+    chunk_bytes: usize,
+}
+
+impl<'a> Bounding<'a> {
+    /// To a budget. Agents are told to read on with the tool `mcp_aql_read`.
+    pub const fn new(budget: Budget) -> Self {
+        let reading = Reading { tool: "mcp_aql_read", offsets: true };
+        Self { budget, reading, schema: None, chunk_bytes: CHUNK_BYTES }
+    }
+
+    /// Agents are told to read on with the tool of this name.
+    pub const fn reading_tool(mut self, name: &'a str) -> Self {
+        self.reading.tool = name;
+        self
+    }
+
+    /// That tool takes cursors only, and no offsets.
+    pub const fn without_offsets(mut self) -> Self {
+        self.reading.offsets = false;
+        self
+    }
+
+    /// So much of the result is in memory at once. It makes no difference to what comes of it.
+    pub const fn in_chunks_of(mut self, bytes: usize) -> Self {
+        self.chunk_bytes = if bytes == 0 { 1 } else { bytes };
+        self
+    }
+
+    /// What is left of `structuredContent` is valid by this schema.
+    pub const fn output_schema(mut self, schema: &'a Validator) -> Self {
+        self.schema = Some(schema);
+        self
+    }
+}
+
+/// A result that is within its budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bounded {
+    /// JSON: the `result` for the client.
+    pub result: Vec<u8>,
+    /// What is held, in the order of the result.
+    pub parts: Vec<Part>,
+    /// How many bytes were kept. What is there twice is kept once.
+    pub held_bytes: u64,
+}
+
+/// Cuts the result of a tool call that is over a budget, so that nothing is lost.
+///
+/// A result within the budget comes back as it is.
+///
+/// # Errors
+///
+/// [`BoundError`]. Parts that were kept before an error stay until they expire.
+pub fn bound<K: Keep>(
+    result: &dyn ByteSource,
+    how: &Bounding<'_>,
+    keep: &mut K,
+) -> Result<Bounded, BoundError<K::Error>> {
+    let chunks = Chunks::new(result, how.chunk_bytes);
+    if how.budget.allows(result.size_bytes()) {
+        let result = chunks.read(chunks.all()).map_err(BoundError::Source)?.into_owned();
+        return Ok(Bounded { result, parts: vec![], held_bytes: 0 });
+    }
+    let shape = Shape::read(&chunks).map_err(not_json)?;
+    let job = Job { chunks, shape: &shape, how };
+    if let Some(plan) = Plan::of(&shape, how.budget.room())
+        && let Some(bounded) = job.taken_apart(&plan, keep)?
+    {
+        return Ok(bounded);
+    }
+    job.whole(keep)
+}
+
+fn not_json<E: std::error::Error>(error: ReadError<NotJson>) -> BoundError<E> {
+    match error {
+        ReadError::Source(error) => BoundError::Source(error),
+        ReadError::Taker(error) => BoundError::NotJson(error.to_string()),
+        ReadError::Lone => BoundError::NotJson("a character is not whole".to_owned()),
+    }
+}
+
+/// How often it is tried to use what room is left.
+const TRIES: usize = 4;
+
+/// Room that is not worth another try.
+const SLACK_BYTES: usize = 256;
+
+struct Job<'a> {
+    chunks: Chunks<'a>,
+    shape: &'a Shape,
+    how: &'a Bounding<'a>,
+}
+
+impl Job<'_> {
+    /// Cuts the parts that do not fit. Nothing, if that takes more room than there is.
+    fn taken_apart<K: Keep>(
+        &self,
+        plan: &Plan,
+        keep: &mut K,
+    ) -> Result<Option<Bounded>, BoundError<K::Error>> {
+        let units = plan.cut.as_slice();
+        let most = self.how.budget.room();
+        // Each of several gets twice its share at most.
+        let limit = most.min(2 * (most / units.len().max(1)));
+        let look = Look { chunks: self.chunks, limit, share: plan.share };
+        let bodies: Result<Vec<_>, _> = units.iter().map(|unit| look.at(unit)).collect();
+        let mut bodies = bodies.map_err(BoundError::Source)?;
+        body::tie(units, &mut bodies);
+        let places = hold::all(&self.chunks, &bodies, keep)?;
+        let schema = self.how.schema.filter(|_| !self.is_error());
+        let show = Show { units, bodies: &bodies, places: &places, schema };
+        let (mut room, mut best) = (plan.room, None);
+        for _ in 0..TRIES {
+            let pieces = show.within(room);
+            let parts = parts(units, &bodies, &places, &pieces);
+            let result = self.compose(units, &pieces, &parts).map_err(BoundError::Source)?;
+            match most.checked_sub(result.len()) {
+                Some(left) => {
+                    best = Some((result, parts));
+                    if left < SLACK_BYTES {
+                        break;
+                    }
+                    room += left;
+                }
+                None if best.is_some() => break,
+                None => room = room.saturating_sub(result.len() - most),
+            }
+        }
+        let held_bytes = places.iter().filter(|place| !place.again).map(|place| place.bytes).sum();
+        Ok(best.map(|(result, parts)| Bounded { result, parts, held_bytes }))
+    }
+
+    /// Keeps the whole result as one part, and shows nothing of it.
+    fn whole<K: Keep>(&self, keep: &mut K) -> Result<Bounded, BoundError<K::Error>> {
+        let value = self.chunks.all();
+        let units = [Unit { path: Pointer::whole(), what: What::Whole, value }];
+        let look = Look { chunks: self.chunks, limit: 0, share: 0 };
+        let bodies: Result<Vec<_>, _> = units.iter().map(|unit| look.at(unit)).collect();
+        let bodies = bodies.map_err(BoundError::Source)?;
+        let places = hold::all(&self.chunks, &bodies, keep)?;
+        let invalid = self.how.schema.is_some() && !self.is_error();
+        let pieces = Pieces { all: vec![Piece::default()], invalid };
+        let parts = parts(&units, &bodies, &places, &pieces);
+        let shape = self.bare();
+        let job = Job { shape: &shape, ..*self };
+        let result = job.compose(&units, &pieces, &parts).map_err(BoundError::Source)?;
+        let held_bytes = places.iter().map(|place| place.bytes).sum();
+        Ok(Bounded { result, parts, held_bytes })
+    }
+}
+
+impl Job<'_> {
+    fn compose(
+        &self,
+        units: &[Unit],
+        pieces: &Pieces,
+        parts: &[Part],
+    ) -> Result<Vec<u8>, CollectionError> {
+        let blocks = self.shape.block_count;
+        let lines = parts.iter().zip(units).zip(&pieces.all);
+        let lines: Vec<_> = lines
+            .map(|((part, unit), piece)| Line { part, unit, remark: &piece.remark, blocks })
+            .collect();
+        let facts = Facts {
+            lines: &lines,
+            bytes: length(&self.chunks.all()),
+            reading: self.how.reading,
+            invalid: pieces.invalid,
+        };
+        let notice = (!parts.is_empty()).then(|| notice::write(&facts));
+        let compose = Compose { chunks: self.chunks, shape: self.shape, units };
+        compose.result(notice.as_deref(), pieces, parts)
+    }
+
+    /// Whether the upstream says that the call failed: then no schema holds.
+    fn is_error(&self) -> bool {
+        let Some(member) = self.shape.find("isError") else { return false };
+        member.kind == Token::Word && length(&member.value) == "true".len() as u64
+    }
+
+    /// The members of the result that say what it is, where nothing else is shown.
+    fn bare(&self) -> Shape {
+        let is_bare = |member: &&Member| {
+            matches!(member.name.as_str(), "isError" | "resultType")
+                && length(&member.value) <= BARE_BYTES
+        };
+        let mut members: Vec<_> = self.shape.members.iter().filter(is_bare).cloned().collect();
+        // Of a name that is there twice, neither counts.
+        let names: Vec<_> = self.shape.members.iter().map(|member| member.name.clone()).collect();
+        members.retain(|member| names.iter().filter(|name| **name == member.name).count() == 1);
+        Shape { members, ..Shape::empty() }
+    }
+}
+
+/// Longer values are not what they should be.
+const BARE_BYTES: u64 = 64;
+
+fn parts(units: &[Unit], bodies: &[Body], places: &[Place], pieces: &Pieces) -> Vec<Part> {
+    let of = |(((unit, body), place), piece): (((&Unit, &Body), &Place), &Piece)| Part {
+        handle: place.kept.handle,
+        path: unit.path.clone(),
+        inside: body.held.inside.clone(),
+        kind: body.held.kind,
+        items: body.held.items.clone(),
+        shown: piece.shown,
+        total: body.held.total,
+        bytes: place.bytes,
+        until_ms: place.kept.until_ms,
+    };
+    units.iter().zip(bodies).zip(places).zip(&pieces.all).map(of).collect()
+}
