@@ -154,10 +154,12 @@ async fn for_older(talk: Talk, line: Line, ask: Ask) -> Result<Answer, LineError
                     let answer = serde_json::from_slice(&answer).unwrap_or_default();
                     answers.insert(name, answer);
                 }
-                Some(Err(_)) | None => {
+                Some(Err(_)) => {
                     let message = "the client did not answer what the server has to know";
                     return Ok(words::tool_error(Era::Legacy, message, "unanswered"));
                 }
+                // It is gone. What nobody was asked is no answer that a later try could be given.
+                None => return Err(LineError::Lost),
             }
         }
         params.insert("inputResponses".to_owned(), answers.into());

@@ -26,6 +26,7 @@ use crate::catalog::{Catalog, Tool};
 use crate::gateway::Gateway;
 use crate::hold::{Cutting, Holding, NotHeld, PASSED_BYTES_MAX, READER};
 use crate::hop::{HopTask, with_text};
+use crate::options::ToolNames;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::retry::Waiting;
 use crate::talk::{Question, Talk};
@@ -49,6 +50,14 @@ pub(crate) struct Target {
     tool: Option<Tool>,
 }
 
+impl Target {
+    /// The names of what is called `shown` here.
+    pub(crate) fn names<'a>(&'a self, gateway: &'a Gateway, shown: &'a str) -> ToolNames<'a> {
+        let own = self.renamed.as_deref().unwrap_or(shown);
+        ToolNames { shown, own, upstream: gateway.name_of(self.which) }
+    }
+}
+
 /// A call, as the client asked for it.
 struct Asked<'a> {
     operation: Operation,
@@ -56,8 +65,13 @@ struct Asked<'a> {
     name: String,
     target: Target,
     params: Object<'a>,
+    /// Whether something was left out of them.
+    is_changed: bool,
+    is_single_use: bool,
     arguments: Option<&'a str>,
     key: Option<String>,
+    /// Who waits for an answer to an identical call, if the key is none of the client's.
+    waiting: Option<Waiting>,
     state: Option<String>,
 }
 
@@ -107,7 +121,8 @@ impl Gateway {
         };
         if target.which == self.own() {
             // What is ours has its own checks.
-            let budget = self.options().budget(self.client_name(talk, &params).as_deref(), &name);
+            let client = self.client_name(talk, &params);
+            let budget = self.options().budget(client.as_deref(), target.names(self, &name));
             let params = for_own(&params, &target, budget);
             let params = params.or_else(|| question.params_bytes());
             let answer = self.pass(talk, target.which, &question, params).await;
@@ -127,7 +142,23 @@ impl Gateway {
             (_, state) => state.map(Cow::into_owned),
         };
         let arguments = question.params.and_then(arguments_of);
-        let mut asked = Asked { operation, name, target, params, arguments, key, state };
+        let mut params = params;
+        let is_single_use = self.options().is_single_use(target.names(self, &name));
+        // What is answered once is answered with its state, which says what was asked.
+        let is_changed =
+            is_single_use && state.is_none() && params.remove("inputResponses").is_some();
+        let mut asked = Asked {
+            operation,
+            name,
+            target,
+            params,
+            is_changed,
+            is_single_use,
+            arguments,
+            key,
+            waiting: None,
+            state,
+        };
         let relay = Relay {
             caller: talk.caller.clone(),
             surface: Surface::Mcp,
@@ -143,22 +174,22 @@ impl Gateway {
             Ok(entered) => entered,
             Err(refusal) => return words::refusal(talk.era, &refusal),
         };
-        let waiting = match self.tried(talk, &asked) {
+        asked.waiting = match self.tried(talk, &asked) {
             Ok(waiting) => waiting,
             Err(refusal) => {
                 entered.end(Err(&refusal));
                 return words::refusal(talk.era, &refusal);
             }
         };
-        if let Some(waiting) = &waiting {
-            asked.key = Some(waiting.key().to_owned());
-            entered.keyed(waiting.key().to_owned());
+        if let Some(waiting) = &asked.waiting {
+            asked.key = Some(waiting.key());
+            entered.keyed(waiting.key());
         }
         let elsewhere = Elsewhere::default();
         let ended = self.entered(talk, &question, &asked, &mut entered, &elsewhere).await;
         // Who hands the answer over says so. That there is none is no answer: the next identical call
         // is another try.
-        if let Some(waiting) = waiting.filter(|_| ended.is_ok()) {
+        if let Some(waiting) = asked.waiting.take().filter(|_| ended.is_ok()) {
             talk.delivery.expect(waiting.answered());
         }
         match ended {
@@ -181,13 +212,14 @@ impl Gateway {
     fn tried(&self, talk: &Talk, asked: &Asked<'_>) -> Result<Option<Waiting>, Refusal> {
         let is_wanted = asked.key.is_none()
             && asked.operation == Operation::Call
-            && self.options().retries_identical(&asked.name);
+            && self.options().retries_identical(asked.target.names(self, &asked.name));
         if !is_wanted {
             return Ok(None);
         }
         let upstream = self.name_of(asked.target.which);
-        let (caller, given) = (talk.caller.principal().binding(), asked.given()?);
-        Ok(Some(self.retries().key(caller, upstream, asked.own_name(), &given)))
+        let (caller, given) = (talk.caller.principal(), asked.given()?);
+        let time_limit = self.options().time_limit(asked.target.names(self, &asked.name));
+        Ok(Some(self.retries().key(caller, upstream, asked.own_name(), &given, time_limit)))
     }
 
     /// Where a call goes. What a caller may not use is refused later, like what is not there.
@@ -211,7 +243,7 @@ impl Gateway {
         {
             return straight(0);
         }
-        match listed(&*self.catalog(talk).await, operation, name) {
+        match self.found(talk, |catalog| listed(catalog, operation, name)).await {
             Some(target) => Some(target),
             None if is_alone => straight(0),
             // It may be new.
@@ -233,8 +265,9 @@ impl Gateway {
             None => None,
         };
         let outgoing = self.outgoing(talk, question, asked, opened.as_ref(), entered).await;
-        let is_single_use = self.options().is_single_use(&asked.name);
-        let is_claimed = asked.key.is_some() || (is_single_use && opened.is_some());
+        let is_single_use = asked.is_single_use;
+        let redeems = is_single_use && opened.is_some();
+        let is_claimed = asked.key.is_some() || redeems;
         let tool = match &asked.target.tool {
             Some(tool) => Some(tool.clone()),
             // What it promises matters only where it is recorded.
@@ -250,9 +283,15 @@ impl Gateway {
                 round: opened.as_ref().map(RoundOpened::id),
                 is_single_use,
                 class: tool.as_ref().map_or(ToolClass::Unknown, |tool| tool.class),
+                // What is redeemed once is synced, whoever gave the key.
+                journal: match &asked.waiting {
+                    Some(waiting) if !redeems => Some(Arc::clone(waiting.journal())),
+                    _ => None,
+                },
             }),
         };
-        let time_limit = self.options().time_limit(&asked.name);
+        let names = asked.target.names(self, &asked.name);
+        let time_limit = self.options().time_limit(names);
         let params = match (outgoing, &claim) {
             (Ok(params), _) => params,
             // Made before, it has its answer, although what it refers to is gone by now.
@@ -284,7 +323,7 @@ impl Gateway {
             holding: (asked.operation == Operation::Call).then(|| Holding {
                 budget: self
                     .options()
-                    .budget(self.client_name(talk, &asked.params).as_deref(), &asked.name),
+                    .budget(self.client_name(talk, &asked.params).as_deref(), names),
                 held: entered.held().clone(),
                 owner: talk.caller.principal().clone(),
                 now_ms: entered.now_ms(),
@@ -294,6 +333,7 @@ impl Gateway {
             is_recorded: claim.is_some(),
             is_single_use,
             elsewhere: elsewhere.clone(),
+            _waits: asked.waiting.as_ref().map(Waiting::beside),
         };
         let made = entered.make(claim, time_limit, Box::pin(work.run(ask))).await?;
         let (minted, answer) = self.sealed(talk, asked, opened.as_ref(), entered, &made).await?;
@@ -310,7 +350,7 @@ impl Gateway {
         entered: &Entered,
     ) -> Result<Bytes, Refusal> {
         let mut params = asked.params.clone();
-        let mut is_changed = false;
+        let mut is_changed = asked.is_changed;
         if let Some(renamed) = &asked.target.renamed {
             params.set("name", Value::from(renamed.as_str()).to_string());
             is_changed = true;
@@ -365,7 +405,13 @@ impl Gateway {
             let resolution = resolve(&text, &call, &mut held)?;
             Ok::<_, ReferenceError>((resolution.arguments.into_owned(), resolution.resolved))
         };
-        let resolved = tokio::task::spawn_blocking(resolve).await;
+        let place = self.resolving(talk).await;
+        let resolved = tokio::task::spawn_blocking(move || {
+            let resolved = resolve();
+            drop(place);
+            resolved
+        });
+        let resolved = resolved.await;
         let (arguments, resolved) = resolved.map_err(|_| Refusal::Broken)?.map_err(|error| {
             entered.note_reason(error.reason());
             Refusal::BadArguments(error.to_string())
@@ -424,7 +470,8 @@ impl Gateway {
     ) -> Result<(Option<String>, Answer), Refusal> {
         let Made { relayed: Relayed { json, is_error, round }, is_replay, .. } = made;
         if *is_error {
-            return Ok((None, Answer::Error(json.clone())));
+            let marked = is_replay.then(|| marked(json, "data")).flatten();
+            return Ok((None, Answer::Error(marked.unwrap_or_else(|| json.clone()))));
         }
         let mut json = json.clone();
         let mut minted = None;
@@ -445,7 +492,7 @@ impl Gateway {
             session.remember_task(&json);
         }
         if *is_replay {
-            json = marked(&json).unwrap_or(json);
+            json = marked(&json, "_meta").unwrap_or(json);
         }
         Ok((minted, Answer::Result(Raw::Memory(json))))
     }
@@ -466,7 +513,8 @@ impl Gateway {
         };
         let upstream = self.name_of(asked.target.which).to_owned();
         let task = HopTask { upstream, task: id.into_owned(), tool: asked.name.clone() };
-        let id = self.hop(&talk.caller).seal_task(&task).await?;
+        // The task is at work: refused now, it might be begun again.
+        let id = self.hop(&talk.caller).seal_task(&task).await.map_err(|_| Refusal::Ambiguous)?;
         with_text(&json, "taskId", &id).ok_or(Refusal::Broken)
     }
 }
@@ -546,6 +594,8 @@ struct Work {
     is_recorded: bool,
     is_single_use: bool,
     elsewhere: Elsewhere,
+    /// Whatever becomes of the client, an identical call is the same one while this is under way.
+    _waits: Option<Waiting>,
 }
 
 impl Work {
@@ -569,9 +619,15 @@ impl Work {
     }
 
     async fn taken(self, raw: Raw) -> Result<Relayed, Failure> {
+        // What the client is to answer is no result: a part of it would be of no use.
+        let asks = raw.in_memory().is_some_and(asks);
         let json = match &self.holding {
-            Some(holding) if holding.is_over(&raw) => {
+            Some(holding) if holding.is_over(&raw) && !asks => {
                 match self.gateway.held_instead(&self.talk, holding, raw).await {
+                    Ok(json) if self::asks(&json) => {
+                        let why = "the server asks more than can be passed on";
+                        return Ok(relayed_of(words::tool_error(self.talk.era, why, "too_large")));
+                    }
                     Ok(json) => json,
                     Err(NotHeld::Failed(failure)) => return Err(failure),
                     Err(NotHeld::Refused(why)) => {
@@ -618,6 +674,15 @@ impl Work {
         };
         relayed_of(answer)
     }
+}
+
+/// Whether a result asks the client something.
+fn asks(json: &Bytes) -> bool {
+    let read = || {
+        let raw: &RawValue = serde_json::from_slice(json).ok()?;
+        Some(Object::read(raw).ok()?.text("resultType")? == "input_required")
+    };
+    says(json, b"input_required") && read().unwrap_or(false)
 }
 
 /// An answer of our own in the place of the upstream's.
@@ -698,11 +763,11 @@ fn key_of(params: &Object<'_>, of_header: Option<&str>) -> Result<Option<String>
     }
 }
 
-/// The same result, which says that it is the answer to an earlier try.
-fn marked(json: &[u8]) -> Option<Bytes> {
+/// The same result or error, which says in this member that it is the answer to an earlier try.
+fn marked(json: &[u8], member: &str) -> Option<Bytes> {
     let raw: &RawValue = serde_json::from_slice(json).ok()?;
     let mut result = Object::read(raw).ok()?;
-    let meta = match result.get("_meta") {
+    let meta = match result.get(member) {
         Some(meta) => {
             let raw: &RawValue = serde_json::from_str(meta).ok()?;
             let mut meta = Object::read(raw).ok()?;
@@ -712,6 +777,6 @@ fn marked(json: &[u8]) -> Option<Bytes> {
         }
         None => serde_json::json!({REPLAYED_META: true, AGAIN_META: HOW_TO_CALL_AGAIN}).to_string(),
     };
-    result.set("_meta", meta);
+    result.set(member, meta);
     Some(result.to_json().into())
 }

@@ -8,13 +8,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use handback_mcp::wire::Object;
-use handback_tool::{Kind, ToolClass};
+use handback_tool::{Kind, ToolClass, relayed_name};
 use jsonschema::Validator;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 use crate::gateway::{Gateway, TOGETHER_TIME};
@@ -23,9 +25,6 @@ use crate::talk::Talk;
 
 /// Items of one list of one upstream that are looked at, at most.
 pub(crate) const ITEMS_MAX: usize = 10_000;
-
-/// What is between the name of an upstream and that of its tool.
-const SEPARATOR: &str = "__";
 
 /// The name that our own tools collide under.
 pub(crate) const OWN: &str = "handback";
@@ -44,16 +43,27 @@ const LOOKED_AT_PAUSE: Duration = Duration::from_secs(1);
 const ALONE_TIME: Duration = Duration::from_secs(60);
 
 /// What upstreams have, as far as it was looked at.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Catalogs {
     known: RwLock<Option<Known>>,
     /// One looks; the others wait for what it finds.
     looking: Mutex<()>,
+    /// What the first look has found so far.
+    early: watch::Sender<Option<Arc<Catalog>>>,
+}
+
+impl Default for Catalogs {
+    fn default() -> Self {
+        let early = watch::Sender::new(None);
+        Self { known: RwLock::default(), looking: Mutex::default(), early }
+    }
 }
 
 #[derive(Clone, Debug)]
 struct Known {
     catalog: Arc<Catalog>,
+    /// When the look began, and when it was over: one that waits for slow upstreams is not old for that.
+    begun: Instant,
     since: Instant,
     /// Something is known to have changed since.
     is_outdated: bool,
@@ -105,6 +115,34 @@ impl Catalogs {
         self.looked_at(gateway, talk, FRESH_IF_IN_DOUBT).await
     }
 
+    /// What there is under a name. As long as nothing is known, the first upstream that has it is
+    /// enough: the others may be slow to tell.
+    pub(crate) async fn find<T>(
+        &self,
+        gateway: &Gateway,
+        talk: &Talk,
+        find: impl Fn(&Catalog) -> Option<T>,
+    ) -> Option<T> {
+        if self.known().is_some() {
+            return find(&*self.current(gateway, talk).await);
+        }
+        let mut early = self.early.subscribe();
+        let (own, without_client) = (gateway.clone(), talk.without_client());
+        // It goes on when somebody has found what it wants.
+        let mut looking = tokio::spawn(async move { own.look_again(&without_client, FRESH).await });
+        loop {
+            let found = early.borrow_and_update().as_deref().and_then(&find);
+            if found.is_some() {
+                return found;
+            }
+            tokio::select! {
+                _ = &mut looking => break,
+                Ok(()) = early.changed() => {}
+            }
+        }
+        self.known().and_then(|known| find(&known.catalog))
+    }
+
     /// Looks at it, unless somebody did within this time.
     pub(crate) async fn looked_at(
         &self,
@@ -112,21 +150,35 @@ impl Catalogs {
         talk: &Talk,
         age: Duration,
     ) -> Arc<Catalog> {
+        let asked = Instant::now();
+        let is_fresh = |known: &Known| !known.is_older_than(age);
+        if let Some(known) = self.known().filter(is_fresh) {
+            return known.catalog;
+        }
         let _looking = self.looking.lock().await;
         let before = self.known();
-        if let Some(known) = before.as_ref().filter(|known| !known.is_older_than(age)) {
+        // Whoever waited takes what somebody found who began to look after that.
+        let is_recent = |known: &&Known| is_fresh(known) || known.begun >= asked;
+        if let Some(known) = before.as_ref().filter(is_recent) {
             return Arc::clone(&known.catalog);
         }
-        let since = Instant::now();
         // What changes while it is looked at is looked at again.
         if let Some(known) = &mut *self.known.write().unwrap_or_else(PoisonError::into_inner) {
             known.is_outdated = false;
         }
+        let (begun, is_first) = (Instant::now(), before.is_none());
         let before = before.map(|known| known.catalog);
-        let catalog = Arc::new(Catalog::load(gateway, talk, before.as_deref()).await);
+        let told = |early| {
+            if is_first {
+                self.early.send_replace(Some(Arc::new(early)));
+            }
+        };
+        let catalog = Arc::new(Catalog::load(gateway, talk, before.as_deref(), told).await);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let is_outdated = known.as_ref().is_some_and(|known| known.is_outdated);
-        *known = Some(Known { catalog: Arc::clone(&catalog), since, is_outdated });
+        let since = Instant::now();
+        *known = Some(Known { catalog: Arc::clone(&catalog), begun, since, is_outdated });
+        self.early.send_replace(None);
         catalog
     }
 }
@@ -155,6 +207,33 @@ struct Part {
     is_current: bool,
 }
 
+impl Part {
+    async fn load(
+        gateway: &Gateway,
+        talk: &Talk,
+        which: usize,
+        before: Option<&Catalog>,
+    ) -> (usize, Self) {
+        let listed = join_all(List::ALL.map(|list| gateway.items(talk, which, list)));
+        let limit = if gateway.own() == 1 { ALONE_TIME } else { TOGETHER_TIME };
+        let listed = tokio::time::timeout(limit, listed).await.unwrap_or_default();
+        let listed: Option<Vec<Vec<Bytes>>> = listed.into_iter().collect();
+        let part = match listed.and_then(|listed| <[_; List::ALL.len()]>::try_from(listed).ok()) {
+            Some(items) => Self { items: items.map(Arc::new), is_current: true },
+            None => {
+                let known = before.and_then(|before| before.parts.get(which)).cloned();
+                tracing::warn!(
+                    upstream = gateway.name_of(which),
+                    is_known = known.is_some(),
+                    "it does not say what it has"
+                );
+                Self { is_current: false, ..known.unwrap_or_default() }
+            }
+        };
+        (which, part)
+    }
+}
+
 /// A tool of an upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct Tool {
@@ -171,27 +250,29 @@ pub(crate) struct Tool {
 }
 
 impl Catalog {
-    /// Asks all upstreams at once. Of one that does not answer, what was known `before` stays.
-    async fn load(gateway: &Gateway, talk: &Talk, before: Option<&Self>) -> Self {
-        let parts = (0..gateway.own()).map(async |which| {
-            let listed = join_all(List::ALL.map(|list| gateway.items(talk, which, list)));
-            let limit = if gateway.own() == 1 { ALONE_TIME } else { TOGETHER_TIME };
-            let listed = tokio::time::timeout(limit, listed).await.unwrap_or_default();
-            let listed: Option<Vec<Vec<Bytes>>> = listed.into_iter().collect();
-            match listed.and_then(|listed| <[_; List::ALL.len()]>::try_from(listed).ok()) {
-                Some(items) => Part { items: items.map(Arc::new), is_current: true },
-                None => {
-                    let known = before.and_then(|before| before.parts.get(which)).cloned();
-                    tracing::warn!(
-                        upstream = gateway.name_of(which),
-                        is_known = known.is_some(),
-                        "it does not say what it has"
-                    );
-                    Part { is_current: false, ..known.unwrap_or_default() }
-                }
+    /// Asks all upstreams at once. Of one that does not answer, what was known `before` stays. What
+    /// there is while some have not answered is `told`.
+    async fn load(
+        gateway: &Gateway,
+        talk: &Talk,
+        before: Option<&Self>,
+        told: impl Fn(Self),
+    ) -> Self {
+        let mut looks: FuturesUnordered<_> =
+            (0..gateway.own()).map(|which| Part::load(gateway, talk, which, before)).collect();
+        let mut parts = vec![Part::default(); gateway.own()];
+        while let Some((which, part)) = looks.next().await {
+            if let Some(place) = parts.get_mut(which) {
+                *place = part;
             }
-        });
-        let parts = join_all(parts).await;
+            if !looks.is_empty() {
+                told(Self::of(gateway, parts.clone()));
+            }
+        }
+        Self::of(gateway, parts)
+    }
+
+    fn of(gateway: &Gateway, parts: Vec<Part>) -> Self {
         let mut catalog = Self { parts, ..Self::default() };
         catalog.resolve(gateway);
         catalog
@@ -274,8 +355,7 @@ impl Catalog {
             let others = all.map_or(0, BTreeSet::len) - usize::from(has_own);
             if which == own { others > 0 } else { others > 1 }
         };
-        let prefixed =
-            |which: usize, name: &str| format!("{}{SEPARATOR}{name}", gateway.name_of(which));
+        let prefixed = |which: usize, name: &str| relayed_name(gateway.name_of(which), name);
         let given: HashSet<String> = named
             .iter()
             .filter(|(which, name, _)| collides(*which, name))

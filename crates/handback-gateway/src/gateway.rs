@@ -1,7 +1,7 @@
 //! From the questions of clients to the answers of upstreams.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,7 +26,7 @@ use crate::kept::Kept;
 use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
 use crate::options::Options;
-use crate::retry::Retries;
+use crate::retry::{Delivery, Retries};
 use crate::session::{Beside, Session};
 use crate::slot::{Slot, Source};
 use crate::slow::TASKS;
@@ -38,6 +38,17 @@ use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 /// Lines of single callers that are kept open, to our own tools and to older upstreams. The one that was
 /// not used for longest makes room: what is under way on it goes on, and it comes back when it is wanted.
 const LINES_MAX: usize = 256;
+
+/// Calls at a time into whose arguments held values are put: each may take some ten times the bytes that
+/// references may have, while what they make is checked.
+const RESOLVING_MAX: usize = 4;
+
+/// Those of one caller among them.
+const RESOLVING_OF_CALLER_MAX: usize = 2;
+
+/// Identical calls that became tasks and whose results were not read yet: those that are not remembered
+/// count as not delivered for a minute.
+const DELIVERIES_MAX: usize = 1_024;
 
 /// Questions that wait for a line to one upstream at most, whoever asks.
 const OPENING_MAX: usize = 1_024;
@@ -78,6 +89,12 @@ struct Inner {
     opening: Vec<Arc<Semaphore>>,
     parking: Parking,
     retries: Retries,
+    /// Answers of identical calls that became tasks, by the ids of these.
+    deliveries: Mutex<Kept<String, Delivery>>,
+    /// Places for those whose arguments name held values.
+    resolving: Arc<Semaphore>,
+    /// Those of each caller among them.
+    resolving_of: Mutex<Kept<String, Arc<Semaphore>>>,
     /// Our own tools.
     own: McpServer,
     /// Lines to them, by caller, with what the caller was granted: the line has it.
@@ -104,13 +121,15 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// A gateway before these upstreams. `own` is the server of our own tools, on the same pipeline.
+    /// A gateway before these upstreams. `own` is the server of our own tools, on the same pipeline;
+    /// `retries` is what was tried lately.
     #[must_use]
     pub fn new(
         upstreams: Vec<Spec>,
         own: McpServer,
         pipeline: Arc<Pipeline>,
         options: Options,
+        retries: Retries,
     ) -> Self {
         let upstreams: Vec<_> = upstreams.into_iter().take(UPSTREAMS_MAX).map(Arc::new).collect();
         let metrics: Vec<_> =
@@ -144,7 +163,10 @@ impl Gateway {
             bridges: Mutex::new(Kept::new(LINES_MAX)),
             opening,
             parking: Parking::default(),
-            retries: Retries::default(),
+            retries,
+            deliveries: Mutex::new(Kept::new(DELIVERIES_MAX)),
+            resolving: Arc::new(Semaphore::new(RESOLVING_MAX)),
+            resolving_of: Mutex::new(Kept::new(LINES_MAX)),
             own,
             own_lines: Mutex::new(Kept::new(LINES_MAX)),
             pipeline,
@@ -163,7 +185,40 @@ impl Gateway {
         &self.0.pipeline
     }
 
-    pub(crate) fn retries(&self) -> &Retries {
+    /// Waits until no call is under way that is recorded, and what is recorded is on the disk.
+    pub async fn settled(&self) {
+        self.pipeline().settled().await;
+        let retries = self.retries().clone();
+        let flushed = tokio::task::spawn_blocking(move || retries.flush()).await;
+        if !matches!(flushed, Ok(Ok(()))) {
+            tracing::warn!("what was tried without a key is not known after a restart");
+        }
+    }
+
+    /// Answers of identical calls that became tasks.
+    pub(crate) fn deliveries(&self) -> MutexGuard<'_, Kept<String, Delivery>> {
+        self.0.deliveries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one who has held values put into arguments. One caller waits for its own.
+    pub(crate) async fn resolving(&self, talk: &Talk) -> impl Send + use<> {
+        let of_caller = {
+            let mut all = self.0.resolving_of.lock().unwrap_or_else(PoisonError::into_inner);
+            let binding = talk.caller.principal().binding();
+            all.get(&binding).unwrap_or_else(|| {
+                let places = Arc::new(Semaphore::new(RESOLVING_OF_CALLER_MAX));
+                all.put(binding, Arc::clone(&places));
+                places
+            })
+        };
+        // They are never closed.
+        let own = of_caller.acquire_owned().await;
+        (own, Arc::clone(&self.0.resolving).acquire_owned().await)
+    }
+
+    /// What was tried lately.
+    #[must_use]
+    pub fn retries(&self) -> &Retries {
         &self.0.retries
     }
 
@@ -458,6 +513,15 @@ impl Gateway {
         Box::pin(self.catalogs(talk).current(self, talk)).await
     }
 
+    /// What there is under a name.
+    pub(crate) async fn found<T>(
+        &self,
+        talk: &Talk,
+        find: impl Fn(&Catalog) -> Option<T>,
+    ) -> Option<T> {
+        Box::pin(self.catalogs(talk).find(self, talk, find)).await
+    }
+
     /// The same for lists.
     pub(crate) async fn catalog_of_lists(&self, talk: &Talk) -> Arc<Catalog> {
         Box::pin(self.catalogs(talk).unless_outdated(self, talk)).await
@@ -628,17 +692,27 @@ impl Gateway {
             return unknown();
         };
         let Ok(mut reference) = Object::read(reference) else { return unknown() };
+        let kind = reference.text("type").map(std::borrow::Cow::into_owned);
         let uri = reference.text("uri").map(std::borrow::Cow::into_owned);
+        let has_name = reference.get("name").is_some();
+        // What it is about is said once.
         if let Some(uri) = uri {
+            if has_name || kind.as_deref() != Some("ref/resource") {
+                return unknown();
+            }
             let Some(which) = self.has_resource(talk, &uri).await else { return unknown() };
             return self.pass(talk, which, &question, question.params_bytes()).await;
         }
-        let name = reference.text("name").map(std::borrow::Cow::into_owned).unwrap_or_default();
-        if !self.0.pipeline.registry().allows_name(&talk.caller, &name) {
+        if kind.as_deref() != Some("ref/prompt") || reference.get("uri").is_some() {
             return unknown();
         }
+        let name = reference.text("name").map(std::borrow::Cow::into_owned).unwrap_or_default();
         let catalog = self.catalog(talk).await;
         let Some((which, own_name)) = catalog.prompt(&name) else { return unknown() };
+        let (registry, upstream) = (self.0.pipeline.registry(), self.name_of(which));
+        if !registry.allows_relayed(&talk.caller, &name, own_name, upstream) {
+            return unknown();
+        }
         if own_name == name {
             return self.pass(talk, which, &question, question.params_bytes()).await;
         }
@@ -753,7 +827,7 @@ impl Ear {
         };
         // The client may be gone; the call goes on if it is to.
         let sent = tokio::time::timeout(DEAF_AFTER, talk.out.send(told)).await;
-        self.is_deaf = sent.is_err();
+        self.is_deaf = !matches!(sent, Ok(Ok(())));
         if let (true, Some(id), Some(session)) = (self.is_deaf, asked, &talk.session) {
             session.answer(id, Err(words::error(METHOD_NOT_FOUND, NOT_ASKED, None))).await;
         }

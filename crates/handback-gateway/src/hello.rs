@@ -112,6 +112,10 @@ impl Gateway {
         if !instructions.is_empty() {
             first.insert("instructions".to_owned(), instructions.join("\n\n").into());
         }
+        // Of our own it says what this caller may use.
+        if first.contains_key("cacheScope") {
+            first.insert("cacheScope".to_owned(), "private".into());
+        }
         Some(Value::Object(first).to_string().into())
     }
 

@@ -9,7 +9,9 @@
 
 use bytes::Bytes;
 use handback_identity::Caller;
+use handback_store::Millis;
 use handback_store::held::{LookUp, NewValue, SpillId};
+use handback_store::revocations::Subject;
 use handback_token::{Context, Cursor, Operation, Reason};
 use handback_tool::gate::Back;
 use handback_tool::{CallHeld, Pipeline, Refusal, Surface};
@@ -67,7 +69,8 @@ impl Hop<'_> {
         let capacity = self.bound(&name, |bound| bound.payload_capacity())?;
         if payload.len() > capacity {
             let cursor = place.cursor.clone().unwrap_or_default();
-            let at = At::Spilled(self.spill(CURSOR_KIND, cursor.into_bytes()).await?);
+            let new = NewValue::new(CURSOR_KIND);
+            let at = At::Spilled(self.spill(new, cursor.into_bytes()).await?);
             payload = payload_of(at)?;
         }
         let sealed =
@@ -84,7 +87,7 @@ impl Hop<'_> {
             At::Start => None,
             At::Cursor(cursor) => Some(cursor),
             At::Spilled(id) => {
-                let spilled = self.spilled(CURSOR_KIND, id).await.ok_or(Reason::Expired)?;
+                let (spilled, _) = self.spilled(CURSOR_KIND, id).await.ok_or(Reason::Expired)?;
                 Some(String::from_utf8(spilled).map_err(|_| Reason::Malformed)?)
             }
         };
@@ -94,7 +97,8 @@ impl Hop<'_> {
     /// The id of a task as the client gets it.
     pub(crate) async fn seal_task(&self, task: &HopTask) -> Result<String, Refusal> {
         let bytes = serde_json::to_vec(task).map_err(|_| Refusal::Broken)?;
-        let id = self.spill(TASK_KIND, bytes).await?;
+        // The task is there: that its caller holds much already must not lose its name.
+        let id = self.spill(NewValue::new(TASK_KIND).unmetered(), bytes).await?;
         Ok(task_id(id))
     }
 
@@ -105,15 +109,20 @@ impl Hop<'_> {
             Some(id) => self.spilled(TASK_KIND, id).await,
             None => None,
         };
-        let task = found.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        if task.is_none() {
-            let (surface, operation) = (Surface::Mcp, Operation::Call);
-            let principal = self.caller.principal();
-            let back =
-                Back { surface, operation, name: "tasks", continuation: "task", principal, text };
-            self.pipeline.gate().refused(&back, "unknown");
-        }
-        task
+        let task = found.and_then(|(bytes, born)| {
+            Some((serde_json::from_slice::<HopTask>(&bytes).ok()?, born))
+        });
+        let (surface, operation) = (Surface::Mcp, Operation::Call);
+        let principal = self.caller.principal();
+        let back =
+            Back { surface, operation, name: "tasks", continuation: "task", principal, text };
+        let gate = self.pipeline.gate();
+        let Some((task, born)) = task else {
+            gate.refused(&back, "unknown");
+            return None;
+        };
+        gate.check(&back, &Subject::of(principal).born(born)).await.ok()?;
+        Some(task)
     }
 
     fn bound<T>(
@@ -126,14 +135,14 @@ impl Hop<'_> {
         bound.map(|bound| then(&bound)).map_err(|_| Refusal::Broken)
     }
 
-    async fn spill(&self, kind: &'static str, bytes: Vec<u8>) -> Result<[u8; 16], Refusal> {
+    async fn spill(&self, new: NewValue, bytes: Vec<u8>) -> Result<[u8; 16], Refusal> {
         if bytes.len() > TEXT_BYTES_MAX {
             return Err(Refusal::TooLarge);
         }
         let (held, owner) = (self.held.clone(), self.caller.principal().clone());
         let now_ms = self.pipeline.now().as_secs().saturating_mul(1000);
         let spill = move || {
-            let new = NewValue::new(kind).fixed_life(LIFE_MS);
+            let new = new.fixed_life(LIFE_MS);
             held.spill(&owner, new, &bytes, &mut rand::rng(), now_ms)
         };
         match tokio::task::spawn_blocking(spill).await {
@@ -142,7 +151,8 @@ impl Hop<'_> {
         }
     }
 
-    async fn spilled(&self, kind: &'static str, id: [u8; 16]) -> Option<Vec<u8>> {
+    /// What was spilled, and when.
+    async fn spilled(&self, kind: &'static str, id: [u8; 16]) -> Option<(Vec<u8>, Millis)> {
         let (held, owner) = (self.held.clone(), self.caller.principal().clone());
         let now_ms = self.pipeline.now().as_secs().saturating_mul(1000);
         let read = move || {
@@ -151,7 +161,9 @@ impl Hop<'_> {
                 return None;
             };
             let found = Some(found).filter(|found| found.kind() == kind)?;
-            held.read(&found, now_ms).ok()?.read_whole(TEXT_BYTES_MAX).ok()?
+            let born = found.created();
+            let bytes = held.read(&found, now_ms).ok()?.read_whole(TEXT_BYTES_MAX).ok()??;
+            Some((bytes, born))
         };
         tokio::task::spawn_blocking(read).await.ok()?
     }

@@ -19,7 +19,7 @@ use crate::gateway::{Gateway, relayed};
 use crate::slot::OnLine;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError};
-use crate::words;
+use crate::words::{self, INVALID_PARAMS};
 
 /// How long a client may listen to changes: it is for as long as it wants, and it comes back.
 pub(crate) const LISTENING_TIME: Duration = Duration::from_secs(24 * 60 * 60);
@@ -128,11 +128,13 @@ impl Gateway {
     pub(crate) async fn listen(&self, talk: &Talk, question: Question<'_>) -> Answer {
         let id = Bytes::copy_from_slice(question.id.as_bytes());
         let (all, mut told) = mpsc::channel(WAITING_MAX);
-        let params = self.allowed(talk, &question);
+        let Some(params) = self.allowed(talk, &question) else {
+            return words::refused(INVALID_PARAMS, "`notifications` cannot be read", None);
+        };
         let asked = (0..=self.own()).map(|which| {
             let ask = Ask {
                 method: question.method.to_owned(),
-                params: params.clone(),
+                params: Some(params.clone()),
                 headers: question.headers.clone(),
                 heard: None,
                 // For as long as the client wants it.
@@ -199,23 +201,22 @@ impl Gateway {
         }
     }
 
-    /// What the client wants to hear of, without the resources that it may not use.
+    /// What the client wants to hear of, without the resources that it may not use; nothing, if that
+    /// cannot be read. A server behind might read it in another way.
     fn allowed(&self, talk: &Talk, question: &Question<'_>) -> Option<Bytes> {
-        let changed = || {
-            let mut params = Object::read(question.params?).ok()?;
-            let mut wanted: Map<String, Value> =
-                serde_json::from_str(params.get("notifications")?).ok()?;
-            let Some(Value::Array(resources)) = wanted.get_mut(RESOURCES) else { return None };
-            let registry = self.pipeline().registry();
-            let is_allowed = |uri: &Value| {
-                uri.as_str().is_some_and(|uri| registry.allows_name(&talk.caller, uri))
-            };
-            resources.retain(is_allowed);
-            resources.truncate(RESOURCES_MAX);
-            params.set("notifications", Value::Object(wanted).to_string());
-            Some(Bytes::from(params.to_json()))
-        };
-        changed().or_else(|| question.params_bytes())
+        let mut params = Object::read(question.params?).ok()?;
+        let Some(wanted) = params.get("notifications") else { return question.params_bytes() };
+        let wanted: &RawValue = serde_json::from_str(wanted).ok()?;
+        let mut wanted = Object::read(wanted).ok()?;
+        let Some(resources) = wanted.get(RESOURCES) else { return question.params_bytes() };
+        let mut resources: Vec<String> = serde_json::from_str(resources).ok()?;
+        let registry = self.pipeline().registry();
+        resources.retain(|uri| registry.allows_name(&talk.caller, uri));
+        resources.truncate(RESOURCES_MAX);
+        wanted.set(RESOURCES, Value::from(resources).to_string());
+        let wanted = wanted.to_json();
+        params.set("notifications", wanted);
+        Some(Bytes::from(params.to_json()))
     }
 
     /// Listens to one server.

@@ -202,7 +202,14 @@ impl Gateway {
                 }
             }
         }
-        if !is_changed && texts.is_empty() && next.is_none() {
+        // Others may see another one.
+        let is_own = is_changed
+            || !texts.is_empty()
+            || next.is_some()
+            || !self.pipeline().registry().is_same_for_all();
+        let is_public = page.text("cacheScope").is_some_and(|scope| scope != "private");
+        let becomes_private = is_own && is_public;
+        if !is_changed && texts.is_empty() && next.is_none() && !becomes_private {
             return None;
         }
         if is_changed || !texts.is_empty() {
@@ -225,7 +232,7 @@ impl Gateway {
                 Err(refusal) => return Some(Err(words::refusal(talk.era, &refusal))),
             },
         }
-        if is_changed && page.get("cacheScope").is_some() {
+        if becomes_private {
             page.set("cacheScope", "\"private\"".to_owned());
         }
         Some(Ok(page.to_json().into()))
@@ -246,7 +253,8 @@ impl Gateway {
         let renamed = catalog.renamed(list, which, &name);
         let registry = self.pipeline().registry();
         // What is ours was chosen for the caller before.
-        if which != self.own() && !registry.allows_name(&talk.caller, renamed.unwrap_or(&name)) {
+        let (shown, upstream) = (renamed.unwrap_or(&name), self.name_of(which));
+        if which != self.own() && !registry.allows_relayed(&talk.caller, shown, &name, upstream) {
             return Shown::Hidden;
         }
         let Some(renamed) = renamed else { return Shown::AsIs };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use handback_identity::Glob;
+use handback_tool::relayed_name;
 
 use crate::bound::Budget;
 use crate::reference::{Allowed, DEFAULT_BYTES_MAX};
@@ -33,11 +34,32 @@ pub struct Options {
     pub is_direct: bool,
 }
 
+/// The names that a tool goes by. Which of them a client sees depends on what other upstreams have, and
+/// what is configured for a tool does not.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct ToolNames<'a> {
+    /// The one that clients see.
+    pub shown: &'a str,
+    /// The one that its upstream has for it.
+    pub own: &'a str,
+    /// The name of its upstream.
+    pub upstream: &'a str,
+}
+
+impl ToolNames<'_> {
+    fn fit(&self, glob: &Glob) -> bool {
+        glob.matches(self.shown)
+            || glob.matches(self.own)
+            || glob.matches(&relayed_name(self.upstream, self.own))
+    }
+}
+
 /// What is different for some tools.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "written as a literal")]
 pub struct ToolRule {
-    /// The names, as clients see them.
+    /// The names: as clients see them, as their upstreams have them, or both together.
     pub tools: Glob,
     /// What is given in one answer.
     pub budget: Option<Budget>,
@@ -68,7 +90,7 @@ impl Default for Options {
 impl Options {
     /// What a client gets in one answer of a tool.
     #[must_use]
-    pub fn budget(&self, client: Option<&str>, tool: &str) -> Budget {
+    pub fn budget(&self, client: Option<&str>, tool: ToolNames<'_>) -> Budget {
         let of_tool = self.rules(tool).find_map(|rule| rule.budget);
         let of_client = || client.and_then(|client| self.client_budgets.get(client)).copied();
         of_tool.or_else(of_client).unwrap_or(self.budget)
@@ -76,29 +98,29 @@ impl Options {
 
     /// How long a call of a tool may take.
     #[must_use]
-    pub fn time_limit(&self, tool: &str) -> Duration {
+    pub fn time_limit(&self, tool: ToolNames<'_>) -> Duration {
         self.rules(tool).find_map(|rule| rule.time_limit).unwrap_or(TIME_LIMIT)
     }
 
     /// Whether the state of an unfinished exchange is good for one use only.
     #[must_use]
-    pub fn is_single_use(&self, tool: &str) -> bool {
+    pub fn is_single_use(&self, tool: ToolNames<'_>) -> bool {
         self.rules(tool).find_map(|rule| rule.single_use).unwrap_or(false)
     }
 
     /// Whether an identical call is taken for another try.
     #[must_use]
-    pub fn retries_identical(&self, tool: &str) -> bool {
+    pub fn retries_identical(&self, tool: ToolNames<'_>) -> bool {
         self.rules(tool).find_map(|rule| rule.retry_identical).unwrap_or(false)
     }
 
     /// Whether a call becomes a task at once, for clients that know tasks.
     #[must_use]
-    pub fn is_long(&self, tool: &str) -> bool {
+    pub fn is_long(&self, tool: ToolNames<'_>) -> bool {
         self.rules(tool).find_map(|rule| rule.long).unwrap_or(false)
     }
 
-    fn rules<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolRule> {
-        self.tools.iter().filter(move |rule| rule.tools.matches(tool))
+    fn rules<'a>(&'a self, tool: ToolNames<'a>) -> impl Iterator<Item = &'a ToolRule> {
+        self.tools.iter().filter(move |rule| tool.fit(&rule.tools))
     }
 }

@@ -4,65 +4,75 @@
 //! caller made the same call within a minute and did not get the answer. Then it is the same call,
 //! and the journal does the rest. Who got the answer and calls again wants another one.
 //!
-//! What was tried is remembered in this process only: after a restart, an identical call is a new one.
+//! What was tried is remembered in memory, and written behind with the calls that were made for it
+//! ([`handback_store::tries`]): nobody waits for the disk, and what was tried until shortly before a crash
+//! is known after it.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use handback_identity::VerifiedPrincipal;
+use handback_store::journal::{InstanceId, JournalError};
+use handback_store::tries::{Tries, Try, TryName};
+use handback_store::{Kv, Millis, StoreError};
 use handback_token::ArgsFingerprint;
+use handback_tool::{CallJournal, Clock};
 use rand::RngExt as _;
-use tokio::time::Instant;
 
 /// For how long an identical call is another try.
 pub const WINDOW: Duration = Duration::from_secs(60);
+
+const WINDOW_MS: Millis = WINDOW.as_secs() * 1000;
 
 /// Calls of one caller that are remembered at most. Beyond them, a call is a new one. It is far more
 /// than a caller has under way, and nobody takes the room of another.
 const OF_CALLER_MAX: usize = 1_000;
 
-/// What a call of a caller is told by: at which upstream, what, with which arguments.
-type What = (String, String, [u8; 32]);
+/// From so many callers on, those who tried nothing lately are forgotten when a new one comes.
+const CALLERS_LOOKED_AT: usize = 1_000;
 
-type All = HashMap<String, HashMap<What, Tried>>;
+/// Calls whose answers may not have arrived. Clones are the same ones.
+#[derive(Clone)]
+pub struct Retries(Arc<Shared>);
 
-/// Calls whose answers may not have arrived, by caller.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Retries(Arc<Mutex<All>>);
+struct Shared {
+    all: Mutex<All>,
+    tries: Tries,
+    clock: Arc<dyn Clock>,
+}
 
-#[derive(Clone, Debug)]
+/// By caller, and then by call.
+type All = HashMap<[u8; 16], HashMap<TryName, Tried>>;
+
+#[derive(Clone, Copy, Debug)]
 struct Tried {
-    key: String,
-    at: Instant,
+    tried: Try,
     /// How many wait for its answer.
     waiting: usize,
 }
 
 impl Tried {
-    fn is_recent(&self) -> bool {
-        self.waiting > 0 || self.at.elapsed() < WINDOW
+    const fn is_recent(&self, now: Millis) -> bool {
+        self.waiting > 0 || now < self.tried.until
     }
 }
-
-/// From so many callers on, those who tried nothing lately are forgotten when a new one comes.
-const CALLERS_LOOKED_AT: usize = 1_000;
 
 /// Somebody who waits for the answer of a call.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     retries: Retries,
-    caller: String,
-    what: What,
-    key: String,
+    name: TryName,
+    number: u128,
 }
 
 /// An answer that is there, and that nobody may have got yet.
 #[derive(Debug)]
 pub(crate) struct Undelivered {
     retries: Retries,
-    caller: String,
-    what: What,
-    key: String,
+    name: TryName,
+    number: u128,
 }
 
 /// Hears that the answer to a question was handed over. Clones are the same one.
@@ -73,6 +83,14 @@ impl Delivery {
     /// This answer is on its way.
     pub(crate) fn expect(&self, answer: Undelivered) {
         *self.lock() = Some(answer);
+    }
+
+    /// What was to be handed over there is handed over here.
+    pub(crate) fn take_over(&self, from: &Self) {
+        let answer = from.lock().take();
+        if let Some(answer) = answer {
+            self.expect(answer);
+        }
     }
 
     /// The answer was handed over.
@@ -89,68 +107,137 @@ impl Delivery {
 }
 
 impl Retries {
-    /// The key of a call without one.
+    /// Those of an instance, with what was tried before this start of it. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`] if that cannot be read, or the start cannot be counted.
+    pub fn open(
+        kv: Arc<dyn Kv>,
+        instance: InstanceId,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, JournalError> {
+        let now = clock.now_ms();
+        let tries = Tries::open(kv, instance, now)?;
+        let mut all = All::new();
+        for (name, tried) in tries.known(now)? {
+            let tried = Tried { tried, waiting: 0 };
+            all.entry(name.owner()).or_default().insert(name, tried);
+        }
+        Ok(Self(Arc::new(Shared { all: Mutex::new(all), tries, clock })))
+    }
+
+    /// Waits until what was tried so far is on the disk: before the process ends. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub fn flush(&self) -> Result<(), StoreError> {
+        self.0.tries.flush()
+    }
+
+    /// Settles calls that nobody is at any more, a bounded piece of them. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`]; what was settled before stays so.
+    pub fn sweep(&self, limit: usize) -> Result<(), JournalError> {
+        self.0.tries.journal().recover(limit, self.now()).map(drop)
+    }
+
+    /// The key of a call without one. It is given up, or made, within `time_limit`.
     pub(crate) fn key(
         &self,
-        caller: String,
+        caller: &VerifiedPrincipal,
         upstream: &str,
         name: &str,
         given: &ArgsFingerprint,
+        time_limit: Duration,
     ) -> Waiting {
-        let what = (upstream.to_owned(), name.to_owned(), *given.as_bytes());
+        let name = TryName::new(caller, upstream, name, given.as_bytes());
+        let now = self.now();
         let mut all = self.lock();
-        if all.len() >= CALLERS_LOOKED_AT && !all.contains_key(&caller) {
-            all.retain(|_, of_caller| of_caller.values().any(Tried::is_recent));
+        if all.len() >= CALLERS_LOOKED_AT && !all.contains_key(&name.owner()) {
+            all.retain(|_, of_caller| of_caller.values().any(|tried| tried.is_recent(now)));
         }
-        let of_caller = all.entry(caller.clone()).or_default();
-        of_caller.retain(|_, tried| tried.is_recent());
-        let key = match of_caller.get_mut(&what) {
+        let of_caller = all.entry(name.owner()).or_default();
+        of_caller.retain(|_, tried| tried.is_recent(now));
+        let number = match of_caller.get_mut(&name) {
             Some(tried) => {
                 tried.waiting += 1;
-                tried.key.clone()
+                tried.tried.number
             }
             None => {
-                let key = format!("identical:{:032x}", rand::rng().random::<u128>());
+                let number = rand::rng().random();
                 if of_caller.len() < OF_CALLER_MAX {
-                    let tried = Tried { key: key.clone(), at: Instant::now(), waiting: 1 };
-                    of_caller.insert(what.clone(), tried);
+                    // A process that ends in it does not say when.
+                    let longest = Millis::try_from(time_limit.as_millis()).unwrap_or(Millis::MAX);
+                    let until = now.saturating_add(longest).saturating_add(WINDOW_MS);
+                    let tried = Try { number, until };
+                    of_caller.insert(name, Tried { tried, waiting: 1 });
+                    self.0.tries.put(name, tried);
                 }
-                key
+                number
             }
         };
         drop(all);
-        Waiting { retries: self.clone(), caller, what, key }
+        Waiting { retries: self.clone(), name, number }
+    }
+
+    fn now(&self) -> Millis {
+        self.0.clock.now_ms()
     }
 
     fn lock(&self) -> MutexGuard<'_, All> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Retries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Retries(..)")
     }
 }
 
 impl Waiting {
     /// The key.
-    pub(crate) fn key(&self) -> &str {
-        &self.key
+    pub(crate) fn key(&self) -> String {
+        format!("identical:{:032x}", self.number)
+    }
+
+    /// Where the call is recorded.
+    pub(crate) fn journal(&self) -> &Arc<CallJournal> {
+        self.retries.0.tries.journal()
+    }
+
+    /// Somebody else who waits for it: the call itself, while it is under way.
+    pub(crate) fn beside(&self) -> Self {
+        let mut all = self.retries.lock();
+        let of_caller = all.get_mut(&self.name.owner());
+        let tried = of_caller.and_then(|of_caller| of_caller.get_mut(&self.name));
+        if let Some(tried) = tried.filter(|tried| tried.tried.number == self.number) {
+            tried.waiting += 1;
+        }
+        drop(all);
+        Self { retries: self.retries.clone(), name: self.name, number: self.number }
     }
 
     /// The answer is there, and this one waits no more.
     pub(crate) fn answered(self) -> Undelivered {
-        Undelivered {
-            retries: self.retries.clone(),
-            caller: self.caller.clone(),
-            what: self.what.clone(),
-            key: self.key.clone(),
-        }
+        Undelivered { retries: self.retries.clone(), name: self.name, number: self.number }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
+        let until = self.retries.now().saturating_add(WINDOW_MS);
         let mut all = self.retries.lock();
-        let tried = all.get_mut(&self.caller).and_then(|of_caller| of_caller.get_mut(&self.what));
-        if let Some(tried) = tried.filter(|tried| tried.key == self.key) {
+        let of_caller = all.get_mut(&self.name.owner());
+        let tried = of_caller.and_then(|of_caller| of_caller.get_mut(&self.name));
+        if let Some(tried) = tried.filter(|tried| tried.tried.number == self.number) {
             tried.waiting = tried.waiting.saturating_sub(1);
-            tried.at = Instant::now();
+            tried.tried.until = until;
+            self.retries.0.tries.put(self.name, tried.tried);
         }
     }
 }
@@ -159,74 +246,147 @@ impl Undelivered {
     /// The answer was handed over: the next identical call is a new one.
     pub(crate) fn delivered(self) {
         let mut all = self.retries.lock();
-        let Some(of_caller) = all.get_mut(&self.caller) else { return };
-        if of_caller.get(&self.what).is_some_and(|tried| tried.key == self.key) {
-            of_caller.remove(&self.what);
+        let owner = self.name.owner();
+        let Some(of_caller) = all.get_mut(&owner) else { return };
+        if of_caller.get(&self.name).is_some_and(|tried| tried.tried.number == self.number) {
+            of_caller.remove(&self.name);
+            self.retries.0.tries.remove(self.name);
         }
         if of_caller.is_empty() {
-            all.remove(&self.caller);
+            all.remove(&owner);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use handback_identity::UnixPeers;
+    use handback_store::MemoryStore;
     use handback_token::args_fingerprint;
     use serde_json::json;
 
     use super::*;
 
-    fn key(retries: &Retries, caller: &str, arguments: &str) -> Waiting {
-        retries.key(caller.to_owned(), "up", "tool", &args_fingerprint(&json!({"a": arguments})))
+    /// Time that stands still until it is moved.
+    #[derive(Debug, Default)]
+    struct Hand(AtomicU64);
+
+    impl Clock for Hand {
+        fn now_ms(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn only_what_was_not_delivered_is_tried_again() {
-        let retries = Retries::default();
-        let first = key(&retries, "a", "x");
-        let name = first.key().to_owned();
+    #[derive(Default)]
+    struct World {
+        kv: Arc<MemoryStore>,
+        hand: Arc<Hand>,
+    }
+
+    impl World {
+        fn start(&self) -> Retries {
+            let (kv, clock) = (Arc::<MemoryStore>::clone(&self.kv), Arc::<Hand>::clone(&self.hand));
+            Retries::open(kv, InstanceId::from_bytes([1; 16]), clock).unwrap()
+        }
+
+        fn later(&self, time: Duration) {
+            self.hand.0.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::Relaxed);
+        }
+    }
+
+    fn key(retries: &Retries, caller: u32, arguments: &str) -> Waiting {
+        let caller = UnixPeers::new("here").unwrap().principal(caller);
+        let given = args_fingerprint(&json!({"a": arguments}));
+        retries.key(&caller, "up", "tool", &given, Duration::from_secs(300))
+    }
+
+    #[test]
+    fn only_what_was_not_delivered_is_tried_again() {
+        let retries = World::default().start();
+        let first = key(&retries, 1, "x");
+        let name = first.key();
         // The client left.
         drop(first);
-        let again = key(&retries, "a", "x");
+        let again = key(&retries, 1, "x");
         assert_eq!(again.key(), name);
-        assert_ne!(key(&retries, "b", "x").key(), name);
-        assert_ne!(key(&retries, "a", "y").key(), name);
+        assert_ne!(key(&retries, 2, "x").key(), name);
+        assert_ne!(key(&retries, 1, "y").key(), name);
         let answer = again.answered();
-        assert_eq!(key(&retries, "a", "x").key(), name, "it is there, and nobody has it");
+        assert_eq!(key(&retries, 1, "x").key(), name, "it is there, and nobody has it");
         answer.delivered();
-        assert_ne!(key(&retries, "a", "x").key(), name);
+        assert_ne!(key(&retries, 1, "x").key(), name);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn nobody_takes_the_room_of_another() {
-        let retries = Retries::default();
+    #[test]
+    fn nobody_takes_the_room_of_another() {
+        let retries = World::default().start();
         for number in 0..2 * OF_CALLER_MAX {
-            drop(key(&retries, "greedy", &number.to_string()));
+            drop(key(&retries, 1, &number.to_string()));
         }
-        let name = key(&retries, "a", "x").key().to_owned();
-        assert_eq!(key(&retries, "a", "x").key(), name);
-        let beyond = || key(&retries, "greedy", "beyond").key().to_owned();
+        let name = key(&retries, 2, "x").key();
+        assert_eq!(key(&retries, 2, "x").key(), name);
+        let beyond = || key(&retries, 1, "beyond").key();
         assert_ne!(beyond(), beyond());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn after_a_minute_it_is_another_call() {
-        let retries = Retries::default();
-        let first = key(&retries, "a", "x");
-        let name = first.key().to_owned();
+    #[test]
+    fn after_a_minute_it_is_another_call() {
+        let world = World::default();
+        let retries = world.start();
+        let first = key(&retries, 1, "x");
+        let name = first.key();
         drop(first);
-        tokio::time::advance(WINDOW - Duration::from_secs(1)).await;
-        let again = key(&retries, "a", "x");
+        world.later(WINDOW - Duration::from_secs(1));
+        let again = key(&retries, 1, "x");
         assert_eq!(again.key(), name);
         // For as long as somebody waits, it is under way.
-        tokio::time::advance(10 * WINDOW).await;
-        assert_eq!(key(&retries, "a", "x").key(), name);
+        world.later(10 * WINDOW);
+        assert_eq!(key(&retries, 1, "x").key(), name);
         let answer = again.answered();
-        tokio::time::advance(WINDOW + Duration::from_secs(1)).await;
-        let another = key(&retries, "a", "x");
+        world.later(WINDOW + Duration::from_secs(1));
+        let another = key(&retries, 1, "x");
         assert_ne!(another.key(), name);
         // What is handed over late says nothing of the other one.
         answer.delivered();
-        assert_eq!(key(&retries, "a", "x").key(), another.key());
+        assert_eq!(key(&retries, 1, "x").key(), another.key());
+    }
+
+    #[test]
+    fn a_call_that_goes_on_without_its_client_is_under_way() {
+        let world = World::default();
+        let retries = world.start();
+        let client = key(&retries, 1, "x");
+        let (name, call) = (client.key(), client.beside());
+        drop(client);
+        world.later(5 * WINDOW);
+        assert_eq!(key(&retries, 1, "x").key(), name);
+        world.later(5 * WINDOW);
+        drop(call);
+        world.later(WINDOW - Duration::from_secs(1));
+        assert_eq!(key(&retries, 1, "x").key(), name, "it has ended, and nobody has the answer");
+        world.later(WINDOW + Duration::from_secs(1));
+        assert_ne!(key(&retries, 1, "x").key(), name);
+    }
+
+    #[test]
+    fn what_was_tried_before_a_restart_is_tried_again_after_it() {
+        let world = World::default();
+        let retries = world.start();
+        let under_way = key(&retries, 1, "x");
+        let name = under_way.key();
+        let delivered = key(&retries, 1, "y");
+        let gone = delivered.key();
+        delivered.answered().delivered();
+        // Without its end, as in a crash; what waited to be written was.
+        std::mem::forget(under_way);
+        retries.flush().unwrap();
+        let retries = world.start();
+        assert_eq!(key(&retries, 1, "x").key(), name);
+        assert_ne!(key(&retries, 1, "y").key(), gone);
+        retries.flush().unwrap();
+        world.later(WINDOW + Duration::from_secs(1));
+        assert_ne!(key(&world.start(), 1, "x").key(), name);
     }
 }

@@ -13,8 +13,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::says;
+use crate::calls::{Target, says};
+use crate::catalog::member;
 use crate::gateway::{Gateway, text_of};
+use crate::retry::Delivery;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Raw};
 use crate::words::{self, INTERNAL_ERROR};
@@ -30,15 +32,22 @@ impl Gateway {
         question: Question<'_>,
         cancel: CancellationToken,
     ) -> Answer {
-        let Some(name) = self.may_be_task(talk, &question).await else {
+        let Some((name, target)) = self.may_be_task(talk, &question).await else {
             return self.call(talk, question, Operation::Call, cancel).await;
         };
         let own = CancellationToken::new();
-        let mut call = Relayed::begin(self, talk, &question, own.clone());
-        let is_at_once = self.options().is_long(&name);
+        // That the client has the handle of a task does not mean that it has the answer.
+        let of_call = Delivery::default();
+        let with_own = Talk { delivery: of_call.clone(), ..talk.clone() };
+        let mut call = Relayed::begin(self, with_own, &question, own.clone());
+        let names = target.names(self, &name);
+        let is_at_once = self.options().is_long(names);
         if !is_at_once {
             tokio::select! {
-                answer = &mut call.under_way => return answer,
+                answer = &mut call.under_way => {
+                    talk.delivery.take_over(&of_call);
+                    return answer;
+                }
                 () = cancel.cancelled() => {
                     own.cancel();
                     return call.under_way.await;
@@ -48,18 +57,26 @@ impl Gateway {
         }
         let new = NewTask {
             owner: talk.caller.principal().clone(),
-            longest: self.options().time_limit(&name),
+            longest: self.options().time_limit(names),
             patience: self.pipeline().sealer().state_life(),
             cancel: own.clone(),
         };
         match self.own_tasks().adopt(new, call).await {
             Ok(task) => {
                 let task = serde_json::to_vec(&task).unwrap_or_default();
+                if self.options().retries_identical(names)
+                    && let Some(id) = member(&task, "taskId")
+                {
+                    self.deliveries().put(id, of_call);
+                }
                 Answer::Result(Raw::Memory(task.into()))
             }
             // It is at work: refused now, it might be made again.
             Err((mut call, _)) => tokio::select! {
-                answer = &mut call.under_way => answer,
+                answer = &mut call.under_way => {
+                    talk.delivery.take_over(&of_call);
+                    answer
+                }
                 () = cancel.cancelled() => {
                     own.cancel();
                     call.under_way.await
@@ -68,9 +85,9 @@ impl Gateway {
         }
     }
 
-    /// The name of the tool, if the call may become a task: its client knows them, and nobody behind
+    /// The name of the tool, and where it is, if the call may become a task: its client knows them, and nobody behind
     /// makes them.
-    async fn may_be_task(&self, talk: &Talk, question: &Question<'_>) -> Option<String> {
+    async fn may_be_task(&self, talk: &Talk, question: &Question<'_>) -> Option<(String, Target)> {
         let params = question.params.filter(|_| talk.era == Era::Modern)?;
         if !says(params.get().as_bytes(), TASKS.as_bytes()) || !knows_tasks(params) {
             return None;
@@ -78,7 +95,7 @@ impl Gateway {
         let name = text_of(params, "name")?;
         let target = self.target(talk, Operation::Call, &name).await?;
         let is_passed_on = target.which == self.own() || self.has_tasks(target.which).await;
-        (!is_passed_on).then_some(name)
+        (!is_passed_on).then_some((name, target))
     }
 }
 
@@ -158,7 +175,7 @@ impl Asked {
 impl Relayed {
     fn begin(
         gateway: &Gateway,
-        talk: &Talk,
+        talk: Talk,
         question: &Question<'_>,
         cancel: CancellationToken,
     ) -> Self {
@@ -167,7 +184,7 @@ impl Relayed {
             headers: question.headers.clone(),
             key: question.key.clone(),
         };
-        let (gateway, talk) = (gateway.clone(), talk.clone());
+        let gateway = gateway.clone();
         let under_way = asked.clone().ask(gateway.clone(), talk.clone(), cancel.clone());
         Self { gateway, talk, cancel, asked, state: None, under_way }
     }

@@ -1,15 +1,18 @@
 //! Tasks: of upstreams, under ids of this gateway, and of the gateway itself.
 
 use bytes::Bytes;
+use handback_mcp::Era;
 use handback_mcp::wire::Object;
 use handback_page::json::ByteSource as _;
 use handback_token::Handle;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::catalog::member;
 use crate::gateway::{Gateway, text_of};
 use crate::hold::{Holding, NotHeld, PASSED_BYTES_MAX};
 use crate::hop::{HopTask, with_text};
+use crate::options::ToolNames;
 use crate::slow::knows_tasks;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, LineError, Raw};
@@ -27,14 +30,13 @@ impl Gateway {
             words::refused(INVALID_PARAMS, "there is no such task", Some(data))
         };
         let is_alone = self.own() == 1;
-        let has_own_process = self.is_program(0);
+        let has_own_process = self.has_own_process(talk).await;
         // The newer era has no `tasks/result`.
         let is_known = TASK_METHODS.contains(&question.method)
             && (talk.session.is_some() || question.method != "tasks/result");
         if !is_known {
             // Other methods name no task: where a process is this client's alone, it may answer.
-            let is_passed = talk.session.is_some() && is_alone && has_own_process;
-            let which = if is_passed { 0 } else { self.own() };
+            let which = if has_own_process { 0 } else { self.own() };
             return self.pass(talk, which, &question, question.params_bytes()).await;
         }
         let Some(params) = question.params else { return unknown() };
@@ -62,6 +64,16 @@ impl Gateway {
             Answer::Result(raw) => self.of_task(talk, &question, which, (&task, &shown), raw).await,
             error @ Answer::Error(_) => error,
         }
+    }
+
+    /// Whether the one upstream is a program, and its process this client's alone: of the newer era all
+    /// callers have one, and where it is shared.
+    async fn has_own_process(&self, talk: &Talk) -> bool {
+        if talk.session.is_none() || self.own() != 1 || !self.is_program(0) {
+            return false;
+        }
+        let line = self.line(talk, 0).await;
+        line.is_ok_and(|line| line.era() == Era::Legacy && !line.is_shared())
     }
 
     /// What the one upstream of an older client says of a task; a result fits the client's budget.
@@ -98,8 +110,9 @@ impl Gateway {
             (None, Some(params)) => self.client_name(talk, params),
             (None, None) => None,
         };
+        let names = ToolNames { shown: tool, own: tool, upstream };
         Holding {
-            budget: self.options().budget(client.as_deref(), tool),
+            budget: self.options().budget(client.as_deref(), names),
             held: self.pipeline().held().clone(),
             owner: talk.caller.principal().clone(),
             now_ms: self.pipeline().now().as_secs().saturating_mul(1000),
@@ -163,7 +176,15 @@ impl Gateway {
         }
         let (tasks, gate) = (self.own_tasks(), self.pipeline().gate());
         match tasks.get_json(&gate, talk.caller.principal(), id).await {
-            Ok(json) => Answer::Result(Raw::Memory(json.into())),
+            Ok(json) => {
+                let status = member(json.as_bytes(), "status");
+                if matches!(status.as_deref(), Some("completed" | "failed" | "cancelled"))
+                    && let Some(delivery) = self.deliveries().get(&id.to_owned())
+                {
+                    delivery.done();
+                }
+                Answer::Result(Raw::Memory(json.into()))
+            }
             Err(error) => Answer::Error(error.into()),
         }
     }

@@ -70,15 +70,22 @@ impl Permissions {
     /// Whether this caller may use this tool, which needs these scopes.
     #[must_use]
     pub fn allows<S: AsRef<str>>(&self, caller: &Caller, tool: &str, needed: &[S]) -> bool {
-        if !needed.iter().all(|scope| caller.scopes().grant(scope.as_ref())) {
-            return false;
-        }
-        let says = |effect| {
-            let mut rules = self.rules.iter().filter(move |rule| rule.effect == effect);
-            rules.any(|rule| rule.covers(tool) && rule.fits(caller))
+        needed.iter().all(|scope| caller.scopes().grant(scope.as_ref()))
+            && self.allows_by_names(caller, &[tool], &[])
+    }
+
+    /// Whether this caller may use something that has several names. It is denied by any of them;
+    /// only by one of `names`, and not by an alias, it is allowed: an alias is a name that somebody
+    /// else may have chosen.
+    #[must_use]
+    pub fn allows_by_names(&self, caller: &Caller, names: &[&str], aliases: &[&str]) -> bool {
+        let says = |effect, names: &[&str]| {
+            let mut rules = self.rules.iter().filter(|rule| rule.effect == effect);
+            rules.any(|rule| names.iter().any(|name| rule.covers(name)) && rule.fits(caller))
         };
-        !says(Effect::Deny)
-            && (says(Effect::Allow) || self.default_access() == DefaultAccess::Identified)
+        let is_denied = says(Effect::Deny, names) || says(Effect::Deny, aliases);
+        !is_denied
+            && (says(Effect::Allow, names) || self.default_access() == DefaultAccess::Identified)
     }
 
     /// What holds where no rule speaks.

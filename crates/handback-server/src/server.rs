@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handback_gateway::upstream::Place;
-use handback_gateway::{Gateway, Options, front};
+use handback_gateway::{Options, front};
 use handback_identity::{InvalidIdentity, UnixPeers};
 use handback_mcp::server::StdioError;
 use handback_store::{
-    EmbeddedOptions, EmbeddedStore, Encrypted, Kv, Log, MemoryStore, OpenError, StoreError,
+    EmbeddedOptions, EmbeddedStore, Encrypted, Kv, Log, MemoryStore, Millis, OpenError, StoreError,
 };
 use handback_stream::{PublicKey, RecoverError};
 use handback_surface::atd;
@@ -264,8 +264,7 @@ impl Server {
         if tokio::time::timeout(DUPLEX_DRAIN_TIME, self.router.duplex.drained()).await.is_err() {
             tracing::warn!("duplex connections were cut that did not end in time");
         }
-        let pipeline = &self.router.tools.pipeline;
-        if tokio::time::timeout(CALLS_DRAIN_TIME, pipeline.settled()).await.is_err() {
+        if tokio::time::timeout(CALLS_DRAIN_TIME, self.router.tools.settled()).await.is_err() {
             tracing::warn!("calls were cut that did not end in time");
         }
         sweeper.abort();
@@ -304,14 +303,7 @@ async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>, router: Arc<Router>) {
             (0..COMMIT_STEPS).try_for_each(|_| swept_streams.sweep_commits().map(drop))
         })
         .await;
-        let this = Arc::clone(&kv);
-        let swept = tokio::task::spawn_blocking(move || this.sweep(clock::now_ms(), SWEEP_ROWS));
-        let wait = match swept.await {
-            // There may be more.
-            Ok(Ok(SWEEP_ROWS..)) => Duration::from_millis(100),
-            _ => SWEEP_EVERY,
-        };
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(sweep_values(&kv, clock::now_ms()).await).await;
     }
 }
 
@@ -331,19 +323,45 @@ pub async fn serve_stdio(config: ServerConfig, uid: u32) -> Result<(), StartErro
     drop(log);
     let time = clock(&config);
     let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
-    let tools = Tools::open(ToolParts::of(config, kv, keys.data, sealer), &time)?;
+    let parts = ToolParts::of(config, Arc::clone(&kv), keys.data, sealer);
+    let tools = Arc::new(Tools::open(parts, &time)?);
     let caller = peers.caller(uid);
-    let is_direct = tools.gateway.as_ref().is_some_and(Gateway::is_direct);
-    match tools.gateway {
-        None => Ok(tools.server.for_caller(caller).serve_stdio().await?),
+    let sweeper = tokio::spawn(sweep_tools(kv, Arc::clone(&tools)));
+    let served = match &tools.gateway {
+        None => {
+            tools.server.clone().for_caller(caller).serve_stdio().await.map_err(StartError::from)
+        }
         Some(gateway) => {
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-            let served = front::stdio::serve(gateway, caller, input, output).await;
-            if !is_direct {
+            let served = front::stdio::serve(gateway.clone(), caller, input, output).await;
+            if !gateway.is_direct() {
                 tell_sums(tools.pipeline.metrics());
             }
-            Ok(served?)
+            served.map_err(StartError::from)
         }
+    };
+    sweeper.abort();
+    // What it holds of the tools ends with it.
+    let _ = sweeper.await;
+    served
+}
+
+/// As [`sweep`], where there are no streams.
+async fn sweep_tools(kv: Arc<dyn Kv>, tools: Arc<Tools>) {
+    loop {
+        let (swept, now) = (Arc::clone(&tools), (tools.time)());
+        let _ = tokio::task::spawn_blocking(move || swept.sweep(now)).await;
+        tokio::time::sleep(sweep_values(&kv, now).await).await;
+    }
+}
+
+/// Removes a piece of what has outlived its time; gives how long to wait before the next one.
+async fn sweep_values(kv: &Arc<dyn Kv>, now: Millis) -> Duration {
+    let this = Arc::clone(kv);
+    match tokio::task::spawn_blocking(move || this.sweep(now, SWEEP_ROWS)).await {
+        // There may be more.
+        Ok(Ok(SWEEP_ROWS..)) => Duration::from_millis(100),
+        _ => SWEEP_EVERY,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tools: the pipeline, what it stands on, and the surfaces that it has.
 
+use std::collections::HashSet;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use handback_gateway::front::http::HttpFront;
+use handback_gateway::gateway::UPSTREAMS_MAX;
+use handback_gateway::retry::Retries;
 use handback_gateway::upstream::Spec;
 use handback_gateway::{Gateway, Options};
 use handback_identity::Permissions;
@@ -135,6 +138,9 @@ pub enum ToolsError {
     /// The tools over collections.
     #[error(transparent)]
     Collections(#[from] AqlError),
+    /// Upstreams that cannot be told apart, or too many of them.
+    #[error("{0}")]
+    Upstreams(String),
     /// Where large answers of upstreams are set aside.
     #[error("cannot make {path}, where large answers are set aside")]
     Spool {
@@ -196,6 +202,7 @@ impl Tools {
             };
             aql_tools::register(&mut registry, aql)?;
         }
+        check_names(&parts.upstreams)?;
         for spec in &parts.upstreams {
             // What is in it has no name, and is the upstream's word for word.
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&spec.spool);
@@ -208,7 +215,7 @@ impl Tools {
             held: held.clone(),
             revocations,
             audit,
-            clock,
+            clock: Arc::clone(&clock),
             in_flight_max,
             result_bytes_max: limits.result_bytes,
         };
@@ -229,13 +236,17 @@ impl Tools {
         front.gate = Some(gate.clone());
         let offered = server.clone();
         let mcp = Front::new(move || offered.for_session(), stores, front);
-        let gateway = (!parts.upstreams.is_empty()).then(|| {
-            let (own, pipeline) = (server.clone(), Arc::clone(&pipeline));
-            let bounded =
-                |spec: Spec| Spec { answer_bytes_max: limits.result_bytes as u64, ..spec };
-            let upstreams = parts.upstreams.into_iter().map(bounded).collect();
-            Gateway::new(upstreams, own, pipeline, parts.gateway)
-        });
+        let gateway = match parts.upstreams {
+            upstreams if upstreams.is_empty() => None,
+            upstreams => {
+                let bounded =
+                    |spec: Spec| Spec { answer_bytes_max: limits.result_bytes as u64, ..spec };
+                let upstreams = upstreams.into_iter().map(bounded).collect();
+                let retries = Retries::open(Arc::clone(kv), instance, clock)?;
+                let (own, pipeline) = (server.clone(), Arc::clone(&pipeline));
+                Some(Gateway::new(upstreams, own, pipeline, parts.gateway, retries))
+            }
+        };
         let gateway_front = gateway.clone().map(|gateway| {
             let ids = EventIds::new(Arc::clone(sealer), Arc::clone(time));
             HttpFront::new(gateway, mcp.clone(), ids)
@@ -253,15 +264,43 @@ impl Tools {
         })
     }
 
+    /// Waits until what is recorded has come to its record.
+    pub(crate) async fn settled(&self) {
+        match &self.gateway {
+            Some(gateway) => gateway.settled().await,
+            None => self.pipeline.settled().await,
+        }
+    }
+
     /// Settles and removes what is over, a bounded piece of it. Blocks.
     pub(crate) fn sweep(&self, now: Millis) {
         // What fails now is tried again later.
         if let Err(error) = self.journal.recover(ROWS, now) {
             tracing::warn!(%error, "calls were not settled");
         }
+        if let Some(gateway) = &self.gateway
+            && let Err(error) = gateway.retries().sweep(ROWS)
+        {
+            tracing::warn!(%error, "calls without a key were not settled");
+        }
         if let Err(error) = self.held.sweep(ROWS, now) {
             tracing::warn!(%error, "what is held was not swept");
         }
+    }
+}
+
+/// What comes back goes by the name of the upstream that gave it.
+fn check_names(upstreams: &[Spec]) -> Result<(), ToolsError> {
+    if upstreams.len() > UPSTREAMS_MAX {
+        let message = format!("there are {} upstreams, at most {UPSTREAMS_MAX}", upstreams.len());
+        return Err(ToolsError::Upstreams(message));
+    }
+    let mut names = HashSet::new();
+    match upstreams.iter().find(|spec| !names.insert(spec.name.as_str())) {
+        Some(spec) => {
+            Err(ToolsError::Upstreams(format!("two upstreams are called `{}`", spec.name)))
+        }
+        None => Ok(()),
     }
 }
 

@@ -8,11 +8,12 @@
 //! | [`MemoryStore`] | tests, and servers that keep nothing |
 //! | [`EmbeddedStore`] | one process, one directory |
 //! | [`Encrypted`] | in front of another engine: no value reaches it in the clear |
+//! | [`Behind`] | in front of another engine: what is not worth a sync |
 //! | [`faulty::FaultyStore`] | simulations: it fails, forgets and crashes by a plan |
 //!
 //! [`GroupWriter`] is what makes appends fast: it merges what many callers want to write at the
 //! same time, so that they share one sync. What is written on [`Kv`]: [`journal`], [`sessions`],
-//! [`held`] results and [`revocations`]. The module `suite` (feature of the same name) has the
+//! [`held`] results, [`revocations`] and [`tries`]. The module `suite` (feature of the same name) has the
 //! tests that every engine must pass.
 //!
 //! ```
@@ -28,6 +29,7 @@
 //! # Ok::<(), handback_store::StoreError>(())
 //! ```
 
+mod behind;
 mod coding;
 pub mod embedded;
 pub mod encrypted;
@@ -45,8 +47,10 @@ mod shared;
 mod state;
 #[cfg(feature = "suite")]
 pub mod suite;
+pub mod tries;
 pub mod writer;
 
+pub use behind::Behind;
 pub use embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 pub use encrypted::{DataKey, Encrypted};
 pub use error::StoreError;

@@ -308,8 +308,14 @@ impl Drop for Delivered {
 /// The right to make a call, and the duty to record what came of it, if it is to be.
 #[derive(Default)]
 pub(crate) struct Permit {
-    pub(crate) reservation: Option<Reservation>,
+    pub(crate) record: Option<OpenRecord>,
     flight: Option<Flight>,
+}
+
+/// A call that is recorded, and where.
+pub(crate) struct OpenRecord {
+    reservation: Reservation,
+    journal: Arc<CallJournal>,
 }
 
 /// How a call ended that was made.
@@ -328,7 +334,8 @@ impl Shared {
     async fn run(self: &Arc<Self>, request: Request) -> Result<Answer, Refusal> {
         let (call, checked, place) = self.try_out(request).await?;
         let wanted = call.to_be_recorded(&checked)?;
-        let (recorded, is_replay) = match self.reserve(&call.waits(), wanted).await? {
+        let journal = &self.parts.journal;
+        let (recorded, is_replay) = match self.reserve(&call.waits(), wanted, journal).await? {
             Turn::Made(recorded) => (recorded, true),
             Turn::Make(permit) => (self.perform(&call, checked, permit, place).await?, false),
         };
@@ -413,6 +420,7 @@ impl Shared {
         &self,
         waits: &Waits<'_>,
         wanted: Option<CallRequest>,
+        journal: &Arc<CallJournal>,
     ) -> Result<Turn, Refusal> {
         if waits.cancel.is_cancelled() {
             return Err(Refusal::Cancelled);
@@ -423,18 +431,19 @@ impl Shared {
         let until = tokio::time::Instant::now() + waits.time_limit;
         let mut has_joined = false;
         loop {
-            let journal = Arc::clone(&self.parts.journal);
+            let own = Arc::clone(journal);
             let reserve = move |_: &CallJournal, now_ms| {
-                let reserved = journal.reserve(&wanted, &mut rand::rng(), now_ms)?;
-                Ok(Delivered { journal, reserved, now_ms })
+                let reserved = own.reserve(&wanted, &mut rand::rng(), now_ms)?;
+                Ok(Delivered { journal: own, reserved, now_ms })
             };
-            let (call_id, is_here) = match self.journal(reserve).await?.take() {
+            let (call_id, is_here) = match self.step(journal, reserve).await?.take() {
                 Reserved::New(reservation) => {
                     let flight = Some(self.flights.start(reservation.call_id()));
-                    return Ok(Turn::Make(Permit { reservation: Some(reservation), flight }));
+                    let record = OpenRecord { reservation, journal: Arc::clone(journal) };
+                    return Ok(Turn::Make(Permit { record: Some(record), flight }));
                 }
                 Reserved::Committed { outcome, .. } => {
-                    return self.read(waits.principal, outcome).await.map(Turn::Made);
+                    return self.read(waits.principal, outcome, journal).await.map(Turn::Made);
                 }
                 Reserved::Mismatch => return Err(Refusal::Mismatch),
                 Reserved::Replayed => return Err(Reason::Replayed.into()),
@@ -469,8 +478,7 @@ impl Shared {
         place: Place,
     ) -> Result<Recorded, Refusal> {
         let definition = call.tool.definition();
-        let runs_on =
-            permit.reservation.is_some() || call.request.runs_on || !definition.is_cancellable;
+        let runs_on = permit.record.is_some() || call.request.runs_on || !definition.is_cancellable;
         let cancel = CancellationToken::new();
         let unit = Unit {
             name: definition.name.clone(),
@@ -540,14 +548,14 @@ impl Shared {
         permit: Permit,
         place: Place,
     ) -> Result<Recorded, Refusal> {
-        let Permit { mut reservation, flight } = permit;
+        let Permit { mut record, flight } = permit;
         let ended = match ran {
             Ran::Ended(recorded) => Ok(recorded),
             Ran::NoEffect(recorded) => {
-                if let Some(mut reserved) = reservation.take() {
+                if let Some(OpenRecord { mut reservation, journal }) = record.take() {
                     let release =
-                        move |journal: &CallJournal, now| journal.release(&mut reserved, now);
-                    self.journal(release).await?;
+                        move |journal: &CallJournal, now| journal.release(&mut reservation, now);
+                    self.step(&journal, release).await?;
                 }
                 Ok(recorded)
             }
@@ -557,7 +565,7 @@ impl Shared {
         if let Ok(Recorded::NotJson) = &ended {
             tracing::error!(tool = name, "a tool gave a JSON text that is none");
         }
-        if let Some(mut reserved) = reservation {
+        if let Some(OpenRecord { mut reservation, journal }) = record {
             match &ended {
                 Ok(recorded) => {
                     let outcome = recorded.to_bytes().ok_or(Refusal::Broken)?;
@@ -565,7 +573,7 @@ impl Shared {
                     let commit = move |journal: &CallJournal, now| {
                         let rng = &mut rand::rng();
                         journal.commit_any(
-                            &mut reserved,
+                            &mut reservation,
                             &principal,
                             outcome.into(),
                             &held,
@@ -573,12 +581,15 @@ impl Shared {
                             now,
                         )
                     };
-                    self.journal(commit).await?;
+                    // It was made, and who waits for it gets what came of it. That it is not
+                    // recorded is logged, and whoever asks later is told that nobody knows.
+                    let _ = self.step(&journal, commit).await;
                 }
                 Err(_) => {
                     let interrupt =
-                        move |journal: &CallJournal, now| journal.interrupt(&mut reserved, now);
-                    self.journal(interrupt).await?;
+                        move |journal: &CallJournal, now| journal.interrupt(&mut reservation, now);
+                    // As above: the refusal says more than that the store failed.
+                    let _ = self.step(&journal, interrupt).await;
                 }
             }
         }
@@ -605,7 +616,7 @@ impl Shared {
             noted,
             ..
         } = &call.request;
-        let reservation = permit.reservation.as_ref();
+        let reservation = permit.record.as_ref().map(|record| &record.reservation);
         CallContext {
             principal: caller.principal().clone(),
             operation: *operation,
@@ -638,6 +649,7 @@ impl Shared {
         &self,
         principal: &VerifiedPrincipal,
         outcome: journal::Outcome,
+        journal: &Arc<CallJournal>,
     ) -> Result<Recorded, Refusal> {
         let principal = principal.clone();
         let held = self.parts.held.clone();
@@ -647,16 +659,17 @@ impl Shared {
         let read = move |journal: &CallJournal, now| {
             journal.outcome_bytes(&outcome, &principal, &held, bytes_max, now)
         };
-        let bytes = self.journal(read).await?;
+        let bytes = self.step(journal, read).await?;
         Recorded::from_bytes(&bytes).ok_or(Refusal::Broken)
     }
 
-    /// A step of the journal, which waits for the disk.
-    async fn journal<T: Send + 'static>(
+    /// A step of a journal, which waits for the disk.
+    async fn step<T: Send + 'static>(
         &self,
+        journal: &Arc<CallJournal>,
         step: impl FnOnce(&CallJournal, u64) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let (journal, now) = (Arc::clone(&self.parts.journal), self.parts.clock.now_ms());
+        let (journal, now) = (Arc::clone(journal), self.parts.clock.now_ms());
         let done = tokio::task::spawn_blocking(move || step(&journal, now)).await;
         done.map_err(|_| Refusal::Unavailable)?.map_err(|error| {
             tracing::error!(%error, "the journal did not take a step");

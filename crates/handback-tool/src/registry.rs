@@ -162,9 +162,38 @@ impl Registry {
         self.permissions.allows::<&str>(caller, name, &[])
     }
 
+    /// The same for what an upstream has. It is denied by the name that it goes by, by its own, and by
+    /// [both together](relayed_name): which of them it goes by depends on what other upstreams have.
+    #[must_use]
+    pub fn allows_relayed(
+        &self,
+        caller: &Caller,
+        shown: &str,
+        own_name: &str,
+        upstream: &str,
+    ) -> bool {
+        if self.permissions.rules().is_empty() {
+            return self.allows_name(caller, shown);
+        }
+        let together = relayed_name(upstream, own_name);
+        self.permissions.allows_by_names(caller, &[shown, &together], &[own_name])
+    }
+
+    /// Whether all callers may use the same.
+    #[must_use]
+    pub fn is_same_for_all(&self) -> bool {
+        self.permissions.rules().is_empty()
+    }
+
     fn allows(&self, caller: &Caller, definition: &Definition) -> bool {
         self.permissions.allows(caller, &definition.name, &definition.scopes)
     }
+}
+
+/// What something of an upstream is called where its own name does not tell it from others.
+#[must_use]
+pub fn relayed_name(upstream: &str, own_name: &str) -> String {
+    format!("{upstream}__{own_name}")
 }
 
 impl Registered {

@@ -33,7 +33,8 @@ use crate::continuation::{Binding, RoundId};
 use crate::limits::Place;
 use crate::outcome::raw;
 use crate::pipeline::{
-    CallHeld, Permit, Pipeline, Ran, Shared, TIME_LIMIT_GRACE, Task, Turn, Waits, is_key,
+    CallHeld, CallJournal, Permit, Pipeline, Ran, Shared, TIME_LIMIT_GRACE, Task, Turn, Waits,
+    is_key,
 };
 use crate::record::Recorded;
 use crate::request::{Arguments, Continuation, Refusal, Request, Surface};
@@ -109,6 +110,8 @@ pub struct Claim {
     pub is_single_use: bool,
     /// What the tool promises of being called twice.
     pub class: ToolClass,
+    /// Where it is recorded, if not in the journal of the pipeline.
+    pub journal: Option<Arc<CallJournal>>,
 }
 
 /// A call that was let in.
@@ -173,7 +176,7 @@ impl Pipeline {
             state.map(|state| Continuation::State { state: Some(state), answers });
         let parts = &self.shared.parts;
         let entry = Entry::start(&parts.audit, &parts.clock, rand::rng().random(), &request);
-        match self.let_in(&request) {
+        match self.let_in(&request, &own_name) {
             Ok(place) => {
                 let now_ms = parts.clock.now_ms();
                 let revocations = parts.revocations.current(now_ms).await;
@@ -188,8 +191,10 @@ impl Pipeline {
         }
     }
 
-    fn let_in(&self, request: &Request) -> Result<Place, Refusal> {
-        if !self.registry().allows_name(&request.caller, &request.name) {
+    fn let_in(&self, request: &Request, own_name: &str) -> Result<Place, Refusal> {
+        let upstream = request.upstream.as_deref().unwrap_or_default();
+        let Request { caller, name, .. } = request;
+        if !self.registry().allows_relayed(caller, name, own_name, upstream) {
             return Err(Refusal::NotFound);
         }
         if !request.key.as_deref().is_none_or(is_key) {
@@ -285,10 +290,12 @@ impl Entered {
         work: BoxFuture<'static, Result<Relayed, Failure>>,
     ) -> Result<Made, Refusal> {
         let place = self.place.take().ok_or(Refusal::Broken)?;
-        let wanted = claim.and_then(|claim| self.wanted(&claim));
+        let wanted = claim.as_ref().and_then(|claim| self.wanted(claim));
+        let journal = claim.and_then(|claim| claim.journal);
+        let journal = journal.unwrap_or_else(|| Arc::clone(&self.shared.parts.journal));
         let principal = self.request.caller.principal();
         let waits = Waits { principal, cancel: &self.request.cancel, time_limit };
-        let (recorded, is_replay) = match self.shared.reserve(&waits, wanted).await? {
+        let (recorded, is_replay) = match self.shared.reserve(&waits, wanted, &journal).await? {
             Turn::Made(recorded) => (recorded, true),
             Turn::Make(permit) => (self.perform(permit, place, time_limit, work).await?, false),
         };
@@ -330,7 +337,7 @@ impl Entered {
     ) -> Result<Recorded, Refusal> {
         let (shared, name) = (Arc::clone(&self.shared), self.request.name.clone());
         let principal = self.request.caller.principal().clone();
-        let runs_on = permit.reservation.is_some();
+        let runs_on = permit.record.is_some();
         let work = async move {
             let ran = ran(tokio::time::timeout(time_limit, work).await);
             shared.conclude(&name, &principal, ran, permit, place).await

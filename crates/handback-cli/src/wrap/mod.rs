@@ -32,7 +32,8 @@ const AT_ONCE_MAX: usize = 64;
 /// an idempotency key is made once, also if the client or this program is cut off.
 ///
 /// Held results and the record of calls are in a folder of their own for each command, below the data
-/// directory, and are found again after a restart.
+/// directory, and are found again after a restart. Where several clients wrap the same command at once,
+/// give each of them a --name: without one, a client may find another one's folder after a restart.
 ///
 /// With --connect there is no command: a `handback serve` that runs already is put at standard input
 /// and output, for clients that know nothing else. Held results, the record of calls and the keys are
@@ -120,7 +121,7 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
     };
     let (settings, _) = config_file::find(args.config.as_deref(), Some(&data))?;
     config_file::check(&settings)?;
-    let folder = data.join("wrap").join(folder_name(&args.command));
+    let folder = data.join("wrap").join(folder_name(&args.command, args.name.as_deref()));
     // Standard output is the protocol's.
     let _log = Log::start();
     let runtime = runtime()?;
@@ -195,12 +196,17 @@ fn wrapped(
     Ok(config)
 }
 
-/// The same for the same command, wherever it is started.
-fn folder_name(command: &[String]) -> String {
+/// The same for the same command under the same name, wherever it is started.
+fn folder_name(command: &[String], name: Option<&str>) -> String {
     let mut hash = Sha256::new();
     for word in command {
         hash.update((word.len() as u64).to_be_bytes());
         hash.update(word.as_bytes());
+    }
+    // No word is as long as that.
+    if let Some(name) = name {
+        hash.update(u64::MAX.to_be_bytes());
+        hash.update(name.as_bytes());
     }
     let hash: [u8; 32] = hash.finalize().into();
     hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
@@ -224,12 +230,15 @@ mod tests {
 
     #[test]
     fn a_folder_for_each_command() {
-        let name = |words: &[&str]| {
-            folder_name(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        let folder = |words: &[&str], name| {
+            folder_name(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), name)
         };
+        let name = |words: &[&str]| folder(words, None);
         assert_eq!(name(&["a", "b"]), name(&["a", "b"]));
         assert_ne!(name(&["a", "b"]), name(&["ab"]));
         assert_ne!(name(&["a", "b"]), name(&["b", "a"]));
+        assert_ne!(name(&["a"]), folder(&["a"], Some("mine")));
+        assert_ne!(folder(&["a", "b"], None), folder(&["a"], Some("b")));
         assert_eq!(name(&["a"]).len(), 16);
     }
 }

@@ -112,7 +112,7 @@ pub async fn serve(
         Ok(())
     };
     let ended = read.await;
-    let pipeline = Arc::clone(client.gateway.pipeline());
+    let gateway = client.gateway.clone();
     let under_way = Arc::clone(&client.under_way);
     let session = client.session.borrow().as_ref().map(Arc::downgrade);
     drop(client);
@@ -124,7 +124,7 @@ pub async fn serve(
     if let Some(session) = session.and_then(|session| session.upgrade()) {
         session.cancel_all();
     }
-    if tokio::time::timeout(RECORDED_TIME, pipeline.settled()).await.is_err() {
+    if tokio::time::timeout(RECORDED_TIME, gateway.settled()).await.is_err() {
         tracing::warn!("calls were cut that did not end in time");
     }
     if !is_over && tokio::time::timeout(LAST_WORDS, &mut writer).await.is_err() {

@@ -490,11 +490,7 @@ impl Shared {
                 _ => Reason::Malformed.as_str(),
             })
         })?;
-        let (kv, now) = (Arc::clone(&self.kv), (self.clock)());
-        let row = tokio::task::spawn_blocking(move || kv.get(&key(id), now)).await;
-        let Ok(Ok(row)) = row else { return Err(protocol_error(&Refusal::Unavailable)) };
-        let record = row.and_then(|row| serde_json::from_slice::<Record>(&row).ok());
-        let mut record = record.ok_or_else(|| refused("unknown"))?;
+        let mut record = self.record(id).await?.ok_or_else(|| refused("unknown"))?;
         if !binding::stored_matches(&record.owner, caller) {
             return Err(refused("foreign"));
         }
@@ -503,12 +499,23 @@ impl Shared {
         let is_open = matches!(record.state, State::Working | State::InputRequired(_));
         let was_here = record.instance == self.instance;
         if is_open && was_here && !self.lock().contains_key(&id) {
-            // It may have ended a moment ago; else a process before this one was at it.
-            if record.start != self.start {
+            // It may have ended a moment ago: what it wrote is there by now. Else a process before
+            // this one was at it, or its last words could not be written.
+            if record.start == self.start {
+                record = self.record(id).await?.ok_or_else(|| refused("unknown"))?;
+            }
+            if matches!(record.state, State::Working | State::InputRequired(_)) {
                 record.state = failed(&protocol_error(&Refusal::Ambiguous));
             }
         }
         Ok((id, record))
+    }
+
+    async fn record(&self, id: Handle) -> Result<Option<Record>, ErrorData> {
+        let (kv, now) = (Arc::clone(&self.kv), (self.clock)());
+        let row = tokio::task::spawn_blocking(move || kv.get(&key(id), now)).await;
+        let Ok(Ok(row)) = row else { return Err(protocol_error(&Refusal::Unavailable)) };
+        Ok(row.and_then(|row| serde_json::from_slice::<Record>(&row).ok()))
     }
 
     async fn write(&self, id: Handle, record: &Record, when: Condition) -> Result<(), ErrorData> {

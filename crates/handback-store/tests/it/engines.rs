@@ -1,8 +1,10 @@
 //! Every engine passes the suite.
 
+use std::sync::Arc;
+
 use handback_store::faulty::{FaultPlan, FaultyDisk, FaultyStore};
 use handback_store::suite::Engine;
-use handback_store::{DataKey, EmbeddedOptions, EmbeddedStore, Encrypted, MemoryStore};
+use handback_store::{Behind, DataKey, EmbeddedOptions, EmbeddedStore, Encrypted, MemoryStore};
 use tempfile::TempDir;
 
 use crate::story;
@@ -101,6 +103,39 @@ impl Engine for Faulty {
     fn reopen(&mut self) {
         self.0.disk().crash();
         self.0 = self.0.disk().open();
+    }
+}
+
+/// Values only, in front of a store that stays.
+struct Later {
+    behind: Arc<MemoryStore>,
+    store: Option<Behind<Arc<MemoryStore>>>,
+}
+
+impl Engine for Later {
+    type Store = Behind<Arc<MemoryStore>>;
+
+    fn fresh() -> Self {
+        let mut later = Self { behind: Arc::default(), store: None };
+        later.reopen();
+        later
+    }
+
+    fn store(&self) -> &Behind<Arc<MemoryStore>> {
+        self.store.as_ref().expect("it is open")
+    }
+
+    fn reopen(&mut self) {
+        // What waits is written when it is dropped.
+        self.store = None;
+        self.store = Some(Behind::new(Arc::clone(&self.behind)).expect("a thread"));
+    }
+}
+
+mod behind {
+    handback_store::suite_of_kv!(super::Later);
+    mod journal {
+        handback_store::suite_of_journal!(super::super::Later);
     }
 }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 #![expect(clippy::indexing_slicing, reason = "a test that cannot go on should stop")]
 
+mod behind;
 mod damage;
 mod encryption;
 mod engines;

@@ -45,7 +45,8 @@ impl Callers {
             let line = format!("identity add --subject {subject} --file identities");
             sandbox.json(&line)["token"].as_str().unwrap().to_owned()
         };
-        let (alice, bob) = (token("alice --scope handback:metrics"), token("bob"));
+        let (alice, bob) =
+            (token("alice --scope handback:metrics --scope handback:revoke"), token("bob"));
         sandbox.write("handback.toml", &format!("{STATIC}{more}"));
         let server = serve(&world, upstreams);
         Self { server, alice, bob, world }
@@ -72,6 +73,10 @@ impl Callers {
 
     /// A request, whose answer nobody has read yet.
     fn begin_post(&self, token: &str, headers: &[(&str, &str)], message: &Value) -> TcpStream {
+        self.begin_text(token, headers, &message.to_string())
+    }
+
+    fn begin_text(&self, token: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
         let bearer = format!("Bearer {token}");
         let mut all = vec![
             ("authorization", bearer.as_str()),
@@ -79,7 +84,6 @@ impl Callers {
             ("accept", "application/json, text/event-stream"),
         ];
         all.extend(headers);
-        let body = message.to_string();
         let mut stream = self.server.connect();
         let bytes = request(self.server.address, "POST /mcp", &all, body.as_bytes());
         stream.write_all(&bytes).unwrap();
@@ -137,6 +141,24 @@ impl Callers {
     ) -> Value {
         let (headers, message) = newest(method, name, params, capabilities);
         self.post(token, &headers, &message).message
+    }
+
+    /// Revokes everything that was given out so far.
+    pub(super) fn revoke_until_now(&self) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let body = json!({"before_ms": now.as_millis() as u64 + 1}).to_string();
+        let bearer = format!("Bearer {}", self.alice);
+        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let answer = self.server.ask("POST /v1/revocations", &headers, body.as_bytes());
+        assert_eq!(answer.status, 201);
+    }
+
+    /// Listens to what changes; `notifications` is JSON, or nearly.
+    pub(super) fn listen_to(&self, token: &str, notifications: &str) -> TcpStream {
+        let (headers, message) =
+            newest("subscriptions/listen", "", json!({"notifications": "HERE"}), json!({}));
+        let message = message.to_string().replace("\"HERE\"", notifications);
+        self.begin_text(token, &headers, &message)
     }
 
     /// The names of all tools that this caller sees.

@@ -148,3 +148,75 @@ fn state_that_is_no_text_is_refused() {
     }
     assert!(world.effects("confirm").is_empty());
 }
+
+#[test]
+fn what_a_server_asks_is_passed_on_however_large_it_is() {
+    for speaks in ["both", "older"] {
+        let world = World::speaking(speaks);
+        let mut client = world.client(Era::Newest);
+        let call = json!({"name": "confirm", "arguments": {"what": "x", "bytes": 100_000}});
+        let asked = client.ask("tools/call", call.clone());
+        assert_eq!(asked["resultType"], "input_required", "{speaks}");
+        let (name, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        assert!(question["params"]["message"].as_str().unwrap().len() > 100_000, "{speaks}");
+        let mut back = call;
+        back["requestState"] = asked["requestState"].clone();
+        back["inputResponses"] = json!({name: {"action": "accept"}});
+        let confirmed = client.ask("tools/call", back);
+        assert!(super::text(&confirmed).starts_with("confirmed"), "{speaks}: {confirmed}");
+    }
+    // More than anybody answers is told, and not a part of it.
+    let world = World::new();
+    let mut client = world.client(Era::Newest);
+    let call = json!({"name": "confirm", "arguments": {"what": "x", "bytes": 9 << 20}});
+    let refused = client.ask("tools/call", call);
+    assert_eq!(refused["_meta"]["dev.handback/reason"], "too_large", "{refused}");
+}
+
+#[test]
+fn what_is_answered_once_is_answered_with_its_state() {
+    let world = World::new();
+    let rule = "[[gateway.tools]]\ntools = \"confirm\"\nsingle_use = true\n";
+    world.sandbox.write("handback.toml", rule);
+    let config = world.sandbox.path("handback.toml");
+    let flags = ["--config", config.to_str().unwrap()];
+    let mut client = world.client_with(Era::Newest, &flags, json!({"elicitation": {}}));
+    let call = json!({"name": "confirm", "arguments": {"what": "x", "stateless": true}});
+    let asked = client.ask("tools/call", call.clone());
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let mut back = call;
+    back["inputResponses"] = json!({"q": {"action": "accept"}});
+    // Without its state, nothing was asked.
+    let bare = client.ask("tools/call", back.clone());
+    assert_eq!(bare["resultType"], "input_required", "{bare}");
+    assert!(world.effects("confirm").is_empty());
+    let mut with_state = back.clone();
+    with_state["requestState"] = asked["requestState"].clone();
+    let confirmed = client.ask("tools/call", with_state.clone());
+    assert_eq!(super::text(&confirmed), "confirmed None", "{confirmed}");
+    for again in [with_state, back] {
+        client.ask("tools/call", again);
+        assert_eq!(world.effects("confirm").len(), 1);
+    }
+}
+
+#[test]
+fn a_question_to_a_client_that_left_is_no_answer_of_it() {
+    let world = World::speaking("newest");
+    let mut client = world.client(Era::Older);
+    let call = json!({
+        "name": "confirm",
+        "arguments": {"what": "x"},
+        "_meta": {"dev.handback/idempotency-key": "k"},
+    });
+    let id = client.send("tools/call", call.clone());
+    let question = client.receive();
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    let params = json!({"requestId": id});
+    client.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
+    // The call is cancelled, and what it waited for is asked of nobody.
+    drop(client);
+    let mut client = world.client(Era::Older);
+    let again = client.ask_with_meta("tools/call", call);
+    assert_eq!(again["_meta"]["dev.handback/reason"], "ambiguous", "{again}");
+}

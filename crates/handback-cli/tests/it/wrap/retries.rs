@@ -152,3 +152,36 @@ fn after_a_refusal_an_identical_call_is_another_try_of_it() {
         assert_eq!(world.effects("append").len(), 1, "it is not known that nothing happened");
     }
 }
+
+#[test]
+fn an_error_that_is_replayed_says_so() {
+    let world = World::new();
+    let mut client = world.client(Era::Newest);
+    let call = json!({"name": "nothing", "arguments": {}, "_meta": {KEY: "k"}});
+    let mut told = || {
+        client.send("tools/call", call.clone());
+        let mut told = client.receive();
+        told["error"].take()
+    };
+    let (first, again) = (told(), told());
+    assert_eq!(first["code"], -32601, "{first}");
+    assert!(first["data"]["dev.handback/replayed"].is_null(), "{first}");
+    assert_eq!(again["data"]["dev.handback/replayed"], true, "{again}");
+    assert_eq!((&again["code"], &again["message"]), (&first["code"], &first["message"]));
+}
+
+#[test]
+fn clients_of_one_command_are_told_apart_by_their_names() {
+    let world = World::new();
+    let call = append(Some("k"), &json!({}));
+    let client = |name: &str| world.client_with(Era::Older, &["--name", name], json!({}));
+    let (mut first, mut second) = (client("first"), client("second"));
+    ask(&mut second, &call);
+    ask(&mut first, &call);
+    assert_eq!(world.effects("append").len(), 2, "each has a record of its own");
+    drop((first, second));
+    // Whoever comes first finds its own.
+    let again = ask(&mut client("second"), &call);
+    assert_eq!(again["_meta"]["dev.handback/replayed"], true, "{again}");
+    assert_eq!(world.effects("append").len(), 2);
+}

@@ -120,6 +120,18 @@ fn completions_are_for_who_may_use_the_prompt() {
     let refused = complete(&callers.bob, "greet");
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
     assert_eq!(refused, complete(&callers.bob, "nothing"));
+    // What it is about is said once.
+    for wrong in [
+        json!({"type": "ref/prompt", "name": "greet", "uri": "x"}),
+        json!({"type": "ref/resource", "name": "greet", "uri": "x"}),
+        json!({"type": "ref/prompt", "uri": "x"}),
+        json!({"type": "ref/resource", "name": "greet"}),
+        json!({"type": "ref/prompt", "name": "greet", "uri": 5}),
+    ] {
+        let params = json!({"ref": wrong, "argument": {"name": "who", "value": "w"}});
+        let told = callers.ask_of(&callers.bob, "completion/complete", "", params, json!({}));
+        assert_eq!(told["error"], refused["error"], "{wrong}");
+    }
     assert!(callers.world.effects("complete").is_empty());
     let completed = complete(&callers.alice, "greet");
     assert_eq!(completed["result"]["completion"]["values"], json!(["world"]), "{completed}");
@@ -187,4 +199,111 @@ fn a_place_in_a_list_is_that_of_its_server() {
     let callers = callers.now_before(&[("b", "both")]);
     let gone = list(&callers, &cursor);
     assert_eq!(gone["error"]["data"]["reason"], "expired", "{gone}");
+}
+
+#[test]
+fn what_is_denied_stays_so_whatever_it_is_called() {
+    let rules = "[[permissions.rules]]\ndeny = [\"wipe\"]\nsubjects = [\"bob\"]\n\
+                 [[permissions.rules]]\ndeny = [\"b__look\"]\nsubjects = [\"bob\"]\n";
+    let callers = Callers::before(&[("a", "both has:wipe"), ("b", "newest has:look2")], rules);
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let has = |who: &str, name: &str| callers.tools(who).iter().any(|known| known == name);
+    assert!(has(alice, "wipe") && !has(bob, "wipe"));
+    assert!(has(bob, "a__look") && !has(bob, "b__look"));
+    // Another server has it as well, and the first one's goes by another name.
+    callers.ask(alice, "b__learn", json!({"arguments": {"name": "wipe"}}));
+    let begun = Instant::now();
+    while !has(alice, "a__wipe") {
+        assert!(begun.elapsed() < LONG);
+        // Before a name is said to be unknown, it is looked for.
+        callers.ask(alice, "never", json!({"arguments": {}}));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    for name in ["wipe", "a__wipe", "b__wipe"] {
+        assert!(!has(bob, name), "{name}");
+        let refused = callers.ask(bob, name, json!({"arguments": {}}));
+        assert_eq!(refused["error"]["code"], -32602, "{name}: {refused}");
+    }
+}
+
+#[test]
+fn a_page_of_one_caller_is_nobody_elses() {
+    // Each of them says that its lists are public.
+    let callers = Callers::before(&[("a", "newest"), ("b", "newest")], "");
+    let (alice, mut params) = (callers.alice.as_str(), json!({}));
+    let hello = callers.ask_of(alice, "server/discover", "", json!({}), json!({}));
+    assert_eq!(hello["result"]["cacheScope"], "private", "{hello}");
+    loop {
+        let page = callers.ask_of(alice, "tools/list", "", params, json!({}));
+        assert_eq!(page["result"]["cacheScope"], "private", "{page}");
+        match &page["result"]["nextCursor"] {
+            Value::Null => break,
+            cursor => params = json!({"cursor": cursor}),
+        }
+    }
+    // What is the same for all stays as it was.
+    let callers = Callers::before(&[("a", "newest")], "");
+    let page = callers.ask_of(&callers.alice, "prompts/list", "", json!({}), json!({}));
+    assert_eq!(page["result"]["cacheScope"], "public", "{page}");
+    let rules = "[[permissions.rules]]\ndeny = [\"greet\"]\nsubjects = [\"bob\"]\n";
+    let callers = Callers::before(&[("a", "newest")], rules);
+    let page = callers.ask_of(&callers.alice, "prompts/list", "", json!({}), json!({}));
+    assert_eq!(page["result"]["cacheScope"], "private", "{page}");
+    assert_eq!(page["result"]["prompts"][0]["name"], "greet", "{page}");
+}
+
+#[test]
+fn a_server_that_does_not_list_is_in_nobodys_way() {
+    let callers = Callers::before(&[("good", "newest has:mine"), ("deaf", "newest deaf")], "");
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    // Nothing is known yet: who calls does not wait for the one that says nothing.
+    let begun = Instant::now();
+    let called = callers.ask(alice, "mine", json!({"arguments": {}}));
+    assert_eq!(text(&called["result"]), "learnt before", "{called}");
+    let first = begun.elapsed();
+    assert!(first < Duration::from_secs(9), "{first:?}");
+    // Names that nobody has are looked for, together.
+    let unknown: Vec<_> = (0..20)
+        .map(|number| {
+            callers.begin_to_ask(bob, &format!("never_{number}"), json!({"arguments": {}}))
+        })
+        .collect();
+    let begun = Instant::now();
+    assert!(callers.tools(alice).iter().any(|name| name == "mine"));
+    let listed = begun.elapsed();
+    // Two looks, each of which waits ten seconds for it, and the list itself.
+    assert!(listed < Duration::from_secs(60), "{listed:?}");
+    drop(unknown);
+}
+
+#[test]
+fn what_a_subscription_is_about_is_read_by_all_in_one_way() {
+    let rules = "[[permissions.rules]]\ndeny = [\"secret:*\"]\nsubjects = [\"bob\"]\n";
+    let callers = Callers::before(&[("a", "newest")], rules);
+    for wrong in [
+        r#"{"resourceSubscriptions":["secret:x"],"n":1e999,"resourceSubscriptions":5}"#,
+        r#"{"resourceSubscriptions":["secret:x"],"resourceSubscriptions":["secret:x"]}"#,
+        r#"{"resourceSubscriptions":"secret:x"}"#,
+        r#"{"resourceSubscriptions":["secret:x",5]}"#,
+        r#"["secret:x"]"#,
+    ] {
+        let answer = crate::streams::server::read(&mut callers.listen_to(&callers.bob, wrong));
+        let body = String::from_utf8(answer.body).unwrap();
+        assert!(body.contains("\"error\""), "{wrong}: {body}");
+    }
+    let heard = callers.world.effects("listen");
+    assert!(heard.is_empty(), "{heard:?}");
+    let wanted = r#"{"resourceSubscriptions":["secret:x","other:x"],"n":1e999}"#;
+    let _listening = callers.listen_to(&callers.bob, wanted);
+    callers.world.until_effect("listen");
+    let heard = callers.world.effects("listen").concat();
+    assert!(heard.contains("other:x") && !heard.contains("secret:x"), "{heard}");
+}
+
+#[test]
+fn two_servers_of_one_name_are_refused() {
+    let world = super::World::with(crate::support::Sandbox::new());
+    let refused = world.sandbox.run("serve --no-demo --upstream a=x --upstream a=y");
+    assert_ne!(refused.code, 0);
+    assert!(refused.stderr.contains("two upstreams are called `a`"), "{refused:?}");
 }

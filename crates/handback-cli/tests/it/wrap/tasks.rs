@@ -221,3 +221,86 @@ fn a_task_of_the_older_era_is_that_of_its_session() {
     assert_eq!(own["result"]["status"], "completed", "{own}");
     assert_eq!(callers.world.effects("tasks/"), [format!("tasks/get {task}")]);
 }
+
+#[test]
+fn a_task_of_a_process_that_all_share_is_that_of_who_was_given_it() {
+    let callers = Callers::before(&[("up", "newest tasks")], "");
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let call = json!({"name": "chore", "arguments": {"bytes": 10}});
+    let called = callers.ask_of(alice, "tools/call", "chore", call, knows_tasks());
+    let task = task_of(&called["result"]);
+    assert_ne!(task, "chore-10");
+    let session = callers.begin(bob);
+    for method in ["tasks/get", "tasks/cancel", "tasks/result", "tasks/update"] {
+        for id in ["chore-10", "chore-11", task.as_str()] {
+            let foreign = callers.ask_in(bob, &session, method, json!({"taskId": id}));
+            assert_eq!(foreign["error"]["data"]["reason"], "invalid", "{method}: {foreign}");
+        }
+    }
+    callers.ask_in(bob, &session, "tasks/list", json!({}));
+    assert!(callers.world.effects("state").is_empty(), "{:?}", callers.world.effects("state"));
+}
+
+#[test]
+fn a_task_of_a_server_ends_for_a_caller_that_is_revoked() {
+    let callers = Callers::before(&[("up", "newest tasks")], "");
+    let alice = callers.alice.as_str();
+    let call = json!({"name": "chore", "arguments": {"bytes": 10}});
+    let called = callers.ask_of(alice, "tools/call", "chore", call, knows_tasks());
+    let task = task_of(&called["result"]);
+    let get = || callers.ask_of(alice, "tasks/get", &task, json!({"taskId": task}), knows_tasks());
+    assert_eq!(get()["result"]["status"], "completed");
+    // What was given out until now.
+    callers.revoke_until_now();
+    let begun = Instant::now();
+    loop {
+        let told = get();
+        if told["error"]["data"]["reason"] == "invalid" {
+            break;
+        }
+        assert!(begun.elapsed() < LONG, "{told}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn the_name_of_a_task_is_given_to_who_holds_as_much_as_may_be() {
+    let callers =
+        Callers::before(&[("up", "newest tasks")], "[held]\nbytes_per_caller = 1048576\n");
+    let alice = callers.alice.as_str();
+    let held = callers.ask(alice, "document", json!({"arguments": {"bytes": 900_000}}));
+    assert!(held["result"]["_meta"]["dev.handback/held"].is_array(), "{held}");
+    let full = callers.ask(alice, "document", json!({"arguments": {"bytes": 900_000}}));
+    assert_eq!(full["result"]["_meta"]["dev.handback/reason"], "not_held", "{full}");
+    // More than fit into what is left.
+    for _ in 0..60 {
+        let call = json!({"name": "chore", "arguments": {"bytes": 10}});
+        let called = callers.ask_of(alice, "tools/call", "chore", call, knows_tasks());
+        task_of(&called["result"]);
+    }
+}
+
+#[test]
+fn who_has_read_the_result_of_a_task_has_its_answer() {
+    let world = World::new();
+    let rule = "[[gateway.tools]]\ntools = \"append\"\nlong = true\nretry = \"identical\"\n";
+    world.sandbox.write("handback.toml", rule);
+    let config = world.sandbox.path("handback.toml");
+    let flags = ["--config", config.to_str().unwrap()];
+    let mut client = world.client_with(Era::Newest, &flags, knows_tasks());
+    let task = task_of(&client.ask("tools/call", append(0)));
+    // Nobody has read it: an identical call is another try.
+    let begun = Instant::now();
+    while world.effects("append").is_empty() {
+        assert!(begun.elapsed() < LONG);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let again = task_of(&client.ask("tools/call", append(0)));
+    let (told, _) = until(&mut client, &again, &["completed"]);
+    assert_eq!(told["result"]["_meta"]["dev.handback/replayed"], true, "{told}");
+    until(&mut client, &task, &["completed"]);
+    let another = task_of(&client.ask("tools/call", append(0)));
+    let (told, _) = until(&mut client, &another, &["completed"]);
+    assert!(told["result"]["_meta"]["dev.handback/replayed"].is_null(), "{told}");
+    assert_eq!(world.effects("append").len(), 2);
+}

@@ -7,7 +7,7 @@ asked to do wrong, it does wrong.
 Words behind that say more: `has:NAME`, a tool of that name; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
-is; `tasks`, it makes tasks.
+is; `tasks`, it makes tasks; `deaf`, it never lists anything.
 """
 
 import json
@@ -58,7 +58,7 @@ TOOLS = [
     tool("document", {"bytes": NUMBER}),
     tool("wide", {"count": NUMBER, "bytes": NUMBER}, outputSchema=ROWS),
     tool("write_document", {"text": TEXT}),
-    tool("confirm", {"what": TEXT}),
+    tool("confirm", {"what": TEXT, "stateless": {"type": "boolean"}, "bytes": NUMBER}),
     tool("wrong", {"how": TEXT}),
     tool("learn", {"name": TEXT}),
     tool("slow", {"text": TEXT, "delay_ms": NUMBER}),
@@ -138,29 +138,30 @@ def hash_of(line):
 
 
 def confirm(arguments, params, modern):
+    question = "sure?" + " " * arguments.get("bytes", 0)
+    stateless = arguments.get("stateless", False)
     if modern:
         state = params.get("requestState")
-        if state is None:
+        if (params.get("inputResponses") if stateless else state) is None:
             asked = {
                 "method": "elicitation/create",
                 "params": {
                     "mode": "form",
-                    "message": "sure?",
+                    "message": question,
                     "requestedSchema": {
                         "type": "object",
                         "properties": {"sure": {"type": "boolean"}},
                     },
                 },
             }
-            return {
-                "resultType": "input_required",
-                "inputRequests": {"q": asked},
-                "requestState": "upstream-state:" + arguments["what"],
-            }
+            asks = {"resultType": "input_required", "inputRequests": {"q": asked}}
+            if not stateless:
+                asks["requestState"] = "upstream-state:" + arguments["what"]
+            return asks
         answer = params.get("inputResponses", {}).get("q", {})
         record(f"confirm {state} {answer.get('action')}")
-        return text("confirmed " + state)
-    answer = ask("elicitation/create", {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}})
+        return text("confirmed " + str(state))
+    answer = ask("elicitation/create", {"message": question, "requestedSchema": {"type": "object", "properties": {}}})
     if "error" in answer:
         record(f"refused {answer['error']['code']}")
     record("confirm " + str(answer.get("result", {}).get("action")))
@@ -270,11 +271,16 @@ def answer(message):
     if method == "logging/setLevel":
         record("state " + method)
         return {}
+    if "deaf" in MORE and method.endswith("/list"):
+        time.sleep(3600)
+    if method == "subscriptions/listen":
+        record("listen " + json.dumps(params.get("notifications")))
+        return None
     if method in ("tools/list", "prompts/list"):
         result = page(params.get("cursor")) if method == "tools/list" else {"prompts": [{"name": "greet"}]}
         return {**result, "resultType": "complete", "ttlMs": 0, "cacheScope": "public"} if modern else result
     if method == "completion/complete":
-        record("complete " + params["ref"]["name"])
+        record("complete " + str(params["ref"].get("name")))
         result = {"completion": {"values": ["world"]}}
         return {**result, "resultType": "complete"} if modern else result
     if method == "tools/call":

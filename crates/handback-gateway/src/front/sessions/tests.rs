@@ -15,6 +15,7 @@ use serde_json::value::to_raw_value;
 use super::*;
 use crate::gateway::Gateway;
 use crate::options::Options;
+use crate::retry::Retries;
 use crate::talk::WAITING_MAX;
 
 const NOW_MS: u64 = 1_900_000_000_000;
@@ -54,10 +55,11 @@ impl World {
             result_bytes_max: 1 << 20,
         }));
         let about = About { name: "test".to_owned(), version: "0".to_owned(), instructions: None };
+        let retries = Retries::open(Arc::clone(&kv), instance, Arc::new(Stopped)).unwrap();
         let tasks = Tasks::new(kv, held, Arc::new(|| NOW_MS), instance);
         let own = McpServer::new(Arc::clone(&pipeline), about, tasks);
         let sessions = Sessions::new(EventIds::new(sealer, Arc::new(|| NOW_MS)), pipeline.gate());
-        let gateway = Gateway::new(Vec::new(), own, pipeline, Options::default());
+        let gateway = Gateway::new(Vec::new(), own, pipeline, Options::default(), retries);
         Self { gateway, sessions }
     }
 

@@ -1,6 +1,8 @@
 //! Calls without a key: what is promised of them, row by row of the table in docs/guide/gateway.md,
 //! and of tools where identical calls are tries of one.
 
+use std::time::Duration;
+
 use super::site::{BEHIND, Site, Stop, Way};
 use super::talk::{Call, Caller, Ended};
 use crate::mcp_client::Era;
@@ -165,5 +167,42 @@ fn an_identical_call_gets_the_answer_that_nobody_took() {
             let (number, is_replay) = caller.call(&call).done();
             assert_eq!((site.effects("x"), is_replay), (vec![number], true), "{what}");
         }
+    }
+}
+
+/// What is written behind has been by then, also where others use the disk.
+const WRITTEN_BEHIND: Duration = Duration::from_secs(2);
+
+/// What was tried is written behind: after a kill it is known, but for the last moments.
+#[test]
+fn an_identical_call_is_known_after_the_gateway_was_killed() {
+    for era in ERAS {
+        let site = Site::new(BEHIND[1]);
+        let server = site.start();
+        let (made, lost) = (Call::new("act_identical", "x"), Call::new("act_identical", "y"));
+        let caller = Caller::of(&server, era);
+        site.hold(Stop::After);
+        let open = caller.begin(&made);
+        site.until_stopped(Stop::After, "x");
+        drop(open);
+        site.let_go();
+        caller.call(&Call::new("act", "z")).done();
+        site.hold(Stop::After);
+        let open = caller.begin(&lost);
+        site.until_stopped(Stop::After, "y");
+        std::thread::sleep(WRITTEN_BEHIND);
+        server.kill();
+        assert_eq!(open.end(), Ended::Cut);
+        site.let_go();
+        let server = site.start();
+        let caller = Caller::of(&server, era);
+        // It came to its end, and nobody took the answer.
+        let (number, is_replay) = caller.call(&made).done();
+        assert_eq!((site.effects("x"), is_replay), (vec![number], true), "{era:?}");
+        match caller.call(&lost) {
+            Ended::Refused(reason, words) => assert_eq!(reason, "ambiguous", "{words}"),
+            other => panic!("{era:?}: {other:?}"),
+        }
+        assert_eq!(site.effects("y").len(), 1);
     }
 }
