@@ -9,6 +9,8 @@
 //! | [`Message`], [`Object`] | messages of JSON-RPC and the members of an object, in slices |
 //! | [`scan`] | the same of messages that are larger than memory |
 //! | [`sse`] | streams of events |
+//! | [`event_ids`] | streams of events whose ids become others |
+//! | [`era`], [`depth`] | which revision a message is of, and how deep it is nested |
 //! | [`header`] | texts that go in headers |
 //! | [`meta`] | what a relay changes in `_meta` |
 //! | [`hop`] | what cursors and task ids of upstreams are made of |
@@ -22,6 +24,9 @@
 //! read here, so that a fuzz target reaches it.
 
 pub mod bound;
+pub mod depth;
+pub mod era;
+pub mod event_ids;
 pub mod header;
 pub mod hop;
 pub mod json;
