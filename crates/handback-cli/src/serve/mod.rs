@@ -181,6 +181,7 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         let catalog = collections::configured(sources, output)?;
         config = config.collections(catalog, settings.page_settings()?);
     }
+    config = config.withhold(settings.secret_variables());
     let upstreams = settings.upstreams(&config::text_variable)?;
     for upstream in upstreams.into_iter().chain(args.upstream.iter().cloned()) {
         config = config.upstream(upstream);

@@ -17,6 +17,13 @@ const UNTIL_ASKED: Duration = Duration::from_secs(2);
 /// From the end of its input until it is ended.
 const UNTIL_KILLED: Duration = Duration::from_secs(5);
 
+/// How the variables of Handback itself begin. A key ring and a bearer token are among them, and what
+/// is a secret of it in a later version is one for programs that this one starts, too.
+const OWN_VARIABLES: &[u8] = b"HANDBACK_";
+
+/// The one that other servers have as well, and so has another name: a key.
+const ATD_KEY: &str = "ATD_CURSOR_SIGNING_KEY";
+
 /// Bytes of a line of its standard error that are shown at most.
 const MUTTERED_BYTES_MAX: usize = 1024;
 
@@ -32,14 +39,21 @@ pub(super) struct Started {
     pub(super) stderr: ChildStderr,
 }
 
-/// Starts a program, in a process group of its own: a signal for this server is not one for it.
+/// Starts a program, in a process group of its own: a signal for this server is not one for it. It
+/// has the environment of this process, without what is `withheld`.
 pub(super) fn start(
-    program: &str,
-    args: &[String],
-    env: &[(String, String)],
+    (program, args, env): (&str, &[String], &[(String, String)]),
+    withheld: &[String],
 ) -> Result<Started, LineError> {
     let failed = |why: &str| LineError::Unreachable(format!("failed to start it: {why}"));
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let is_own = name.as_encoded_bytes().starts_with(OWN_VARIABLES) || name == ATD_KEY;
+        if is_own || withheld.iter().any(|withheld| name == withheld.as_str()) {
+            command.env_remove(name);
+        }
+    }
+    let mut child = command
         .args(args)
         .envs(env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::piped())

@@ -58,11 +58,11 @@ impl Stdio {
     /// Starts the program.
     pub(super) fn start(
         spec: &Spec,
-        (program, args, env): (&str, &[String], &[(String, String)]),
+        command: (&str, &[String], &[(String, String)]),
         era: Era,
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Result<Self, LineError> {
-        let started = child::start(program, args, env)?;
+        let started = child::start(command, &spec.withheld)?;
         let ears = Arc::new(Ears::new(&spec.name, era, spontaneous).shared(spec.is_shared));
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
         let queue = Queue { sender, bytes: Arc::default() };

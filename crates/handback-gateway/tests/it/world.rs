@@ -22,6 +22,7 @@ pub(crate) fn spec(place: Place) -> Spec {
         memory_bytes_max: 1 << 20,
         spool: std::env::temp_dir(),
         is_shared: false,
+        withheld: Vec::new(),
     }
 }
 

@@ -32,7 +32,12 @@ impl Served {
 
     /// Before an upstream that speaks so; `more` is configured of it.
     pub(super) fn before(speaks: &str, more: &str) -> Self {
-        let world = World::with(Sandbox::new());
+        Self::started(Sandbox::new(), speaks, more)
+    }
+
+    /// The same, in a sandbox whose variables the server has.
+    pub(super) fn started(sandbox: Sandbox, speaks: &str, more: &str) -> Self {
+        let world = World::with(sandbox);
         let sandbox = &world.sandbox;
         let token = |subject: &str| {
             let line = format!("identity add --subject {subject} --file identities");
@@ -90,7 +95,7 @@ impl Served {
     }
 
     /// A call of the newer era.
-    fn call(&self, token: &str, tool: &str, arguments: &Value) -> Value {
+    pub(super) fn call(&self, token: &str, tool: &str, arguments: &Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments});
         self.ask(token, "tools/call", Some(tool), params)["result"].clone()
     }

@@ -7,7 +7,7 @@ asked to do wrong, it does wrong.
 Words behind that say more: `has:NAME`, a tool of that name; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
-is; `tasks`, it makes tasks.
+is; `tasks`, it makes tasks; `open`, a tool that shows its environment.
 """
 
 import json
@@ -67,6 +67,8 @@ TOOLS = [
 TOOLS += [tool(word[4:], {}) for word in MORE if word.startswith("has:")]
 if "tasks" in MORE:
     TOOLS.append(tool("chore", {"bytes": NUMBER}))
+if "open" in MORE:
+    TOOLS.append(tool("environment", {}))
 
 
 def text(line):
@@ -111,6 +113,8 @@ def call(name, arguments, params, modern):
     if name == "chore":
         # What the task comes to is in its id.
         return {"resultType": "task", "taskId": f"chore-{arguments['bytes']}", "status": "working"}
+    if name == "environment":
+        return text(json.dumps(dict(os.environ)))
     if name == "learn":
         TOOLS.append(tool(arguments["name"], {}))
         return text("learnt")
