@@ -36,6 +36,10 @@ const ASIDES_MAX: usize = 256;
 /// How long saying such a thing may take.
 const ASIDE_TIME: Duration = Duration::from_secs(10);
 
+/// How long a server may take to say that it does not know a session, of which it has just refused a
+/// question.
+const PING_TIME: Duration = Duration::from_secs(10);
+
 /// Bytes of the body of a refusal that are read: an error of JSON-RPC.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
@@ -456,6 +460,9 @@ impl Shared {
         match parts.status {
             StatusCode::OK if headers::kind(&parts.headers) == Kind::Events => Ok(body),
             StatusCode::OK => Err(LineError::Protocol("its stream has no events")),
+            // Many have no such route at all. If it is the session that they do not know, the next
+            // question is told so.
+            StatusCode::NOT_FOUND => Err(LineError::Refused(StatusCode::NOT_FOUND.as_u16())),
             status => Err(self.refusal(status)),
         }
     }
@@ -473,9 +480,13 @@ impl Shared {
         if is_about_us {
             return Err(match self.refusal(status) {
                 // It says so before it looks at the question: a new session can ask it.
-                LineError::Lost => LineError::Unreachable("it forgot the session".to_owned()),
+                LineError::Lost => forgotten(),
                 why => why,
             });
+        }
+        if status == StatusCode::BAD_REQUEST && self.is_forgotten().await {
+            self.forget();
+            return Err(forgotten());
         }
         if headers::kind(&parts.headers) == Kind::Json
             && let Ok(body) = Limited::new(body, REFUSAL_BYTES_MAX).collect().await
@@ -490,13 +501,30 @@ impl Shared {
         }
     }
 
+    /// Whether the upstream does not know the session any more, after it refused a question. Many say
+    /// that with 400, and with an error that looks like an answer; what is wrong with a question is
+    /// not wrong with a ping.
+    async fn is_forgotten(&self) -> bool {
+        if !self.has_session() {
+            return false;
+        }
+        let ping = frame::request(self.ears.pending.number(), "ping", None);
+        let pinged = timeout(PING_TIME, self.post(self.headers().clone(), ping)).await;
+        matches!(pinged, Ok(Ok((parts, _))) if matches!(parts.status.as_u16(), 400 | 404))
+    }
+
+    /// The upstream does not know the session any more.
+    fn forget(&self) {
+        self.is_gone.store(true, Ordering::Relaxed);
+        self.close();
+    }
+
     /// What a status means that is not the expected one.
     fn refusal(&self, status: StatusCode) -> LineError {
         tracing::debug!(upstream = %self.ears.name(), %status, "it refused");
         match status.as_u16() {
             404 if self.has_session() => {
-                self.is_gone.store(true, Ordering::Relaxed);
-                self.close();
+                self.forget();
                 LineError::Lost
             }
             429 => LineError::Busy,
@@ -523,6 +551,11 @@ impl Shared {
             self.closed.cancel();
         }
     }
+}
+
+/// Why a question was not looked at: a new session can ask it.
+fn forgotten() -> LineError {
+    LineError::Unreachable("it forgot the session".to_owned())
 }
 
 /// Whether an answer is the one to a question. An error without an id can be about nothing else than
