@@ -18,14 +18,14 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
-use super::ears::{Ears, is_call};
+use super::ears::{Ears, is_call, take_token};
 use super::events::{self, Events};
 use super::faults::Fault;
 use super::headers::{self, Kind};
 use super::pending::Route;
 use super::said::{Said, To, Unsaid};
 use super::spool::Limits;
-use super::{Answer, Ask, LineError, Raw, Spec, Spontaneous, frame, meta, standing};
+use super::{Answer, Ask, LineError, Raw, Spec, Spontaneous, frame, standing};
 
 /// Questions under way on one line at most: each may have a connection.
 const ASKED_MAX: usize = 4096;
@@ -167,11 +167,11 @@ impl Http {
             is_call: is_call(&ask.method),
         };
         let is_legacy = shared.ears.era() == Era::Legacy;
-        if is_legacy
-            && let Some(Some(changed)) =
-                params.as_ref().map(|params| meta::take_token(params, number))
-        {
-            (params, route.token) = (Some(changed.0), Some(changed.1));
+        if is_legacy {
+            route.token = match take_token(&mut params, number) {
+                Ok(token) => token,
+                Err(refusal) => return Ok(refusal),
+            };
         }
         let message = frame::request(number, &ask.method, params.as_deref());
         let mut under_way = UnderWay::begin(shared, number, &route)?;
@@ -381,6 +381,7 @@ impl Shared {
             Kind::Json => match Said::of(events::message(body, &self.limits).await?) {
                 Ok(Said::Answer { to, answer }) if is_to(to, &answer, asked.number) => {
                     self.ears.faults.good();
+                    self.ears.remember_task(asked.number, &asked.route, &answer);
                     Ok(asked.route.put_back(answer))
                 }
                 Err(Unsaid::TooLarge(_)) => Err(LineError::TooLarge),
@@ -411,6 +412,7 @@ impl Shared {
             match Said::of(whole) {
                 Ok(Said::Answer { to, answer }) if is_to(to, &answer, asked.number) => {
                     self.ears.faults.good();
+                    self.ears.remember_task(asked.number, &asked.route, &answer);
                     events.leave();
                     return Ok(asked.route.put_back(answer));
                 }

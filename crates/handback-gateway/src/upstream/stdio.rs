@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::ears::{Ears, is_call};
+use super::ears::{Ears, is_call, take_token};
 use super::faults::Fault;
 use super::pending::Route;
 use super::said::{Said, To, Unsaid};
@@ -161,11 +161,10 @@ impl Stdio {
         let pending = &self.ears.pending;
         let number = pending.number();
         let mut params = ask.params;
-        let token = params.as_ref().and_then(|params| meta::take_token(params, number));
-        let token = token.map(|(changed, token)| {
-            params = Some(changed);
-            token
-        });
+        let token = match take_token(&mut params, number) {
+            Ok(token) => token,
+            Err(refusal) => return Ok(refusal),
+        };
         let listens = ask.subscription.is_some() || ask.method == "subscriptions/listen";
         let Ask { heard, subscription, .. } = ask;
         let route = Route { heard, token, subscription, listens, is_call };

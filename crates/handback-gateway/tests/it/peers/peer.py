@@ -62,6 +62,26 @@ def progress(id, params):
     result(id, json.dumps({"token": token}))
 
 
+def late(id, params):
+    """Says how far it is when it is over."""
+    token = params["_meta"]["progressToken"]
+    result(id, "{}")
+    tell("notifications/progress", {"progressToken": token, "progress": 1})
+    tell("notifications/progress", {"progressToken": "of nobody", "progress": 1})
+    tell("notifications/tools/list_changed", {})
+
+
+def chore(id, params):
+    """Makes a task, and says how far that is, until it has ended and once more."""
+    token = params["_meta"]["progressToken"]
+    result(id, '{"task":{"taskId":"t","status":"working"}}')
+    for status in ("working", "completed"):
+        tell("notifications/progress", {"progressToken": token, "progress": 1})
+        tell("notifications/tasks/status", {"taskId": "t", "status": status})
+    tell("notifications/progress", {"progressToken": token, "progress": 2})
+    tell("notifications/tools/list_changed", {})
+
+
 def held(id, params):
     """Is answered by `release`."""
     seen.append(id)
