@@ -11,7 +11,7 @@ use handback_tool::metrics::UpstreamMetrics;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use crate::upstream::{Line, LineError, Opening, Spec, Spontaneous};
+use crate::upstream::{Ending, Line, LineError, Opening, Spec, Spontaneous};
 
 /// How long a new try waits after the first one that failed; each one after that twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -31,8 +31,8 @@ const WAITING_MAX: usize = 16;
 /// What a line leads to.
 #[derive(Clone)]
 pub(crate) enum Source {
-    /// A server that is not ours, and what is counted of it.
-    Upstream(Arc<Spec>, Arc<UpstreamMetrics>),
+    /// A server that is not ours, what is counted of it, and the end of all lines.
+    Upstream(Arc<Spec>, Arc<UpstreamMetrics>, Ending),
     /// Our own tools, for one caller.
     Own(McpServer, Caller),
 }
@@ -40,7 +40,7 @@ pub(crate) enum Source {
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Upstream(spec, _) => f.debug_tuple("Upstream").field(&spec.name).finish(),
+            Self::Upstream(spec, ..) => f.debug_tuple("Upstream").field(&spec.name).finish(),
             Self::Own(..) => f.write_str("Own"),
         }
     }
@@ -87,6 +87,9 @@ impl Slot {
         if let Some(line) = self.open_line() {
             return Ok(line);
         }
+        if matches!(&self.source, Source::Upstream(.., ending) if ending.is_over()) {
+            return Err(LineError::closed());
+        }
         if let Some((when, error)) = &failed.last {
             let pause = FIRST_PAUSE.saturating_mul(1 << failed.times.min(10)).min(LONGEST_PAUSE);
             if when.elapsed() < pause {
@@ -99,7 +102,7 @@ impl Slot {
             Ok(line) => {
                 *failed = Failed::default();
                 let mut place = self.line.write().unwrap_or_else(PoisonError::into_inner);
-                if let Source::Upstream(_, metrics) = &self.source {
+                if let Source::Upstream(_, metrics, _) = &self.source {
                     metrics.connections.increment();
                     if place.is_some() {
                         metrics.reconnections.increment();
@@ -109,7 +112,7 @@ impl Slot {
                 Ok(line)
             }
             Err(error) => {
-                if let Source::Upstream(_, metrics) = &self.source
+                if let Source::Upstream(_, metrics, _) = &self.source
                     && error != LineError::Era
                 {
                     metrics.failed_connections.increment();
@@ -149,7 +152,9 @@ impl Slot {
     async fn open(&self, number: u64) -> Result<Line, LineError> {
         let (opening, spontaneous) = (self.opening.clone(), self.heard_on(number));
         match &self.source {
-            Source::Upstream(spec, _) => Line::open(spec, opening, spontaneous).await,
+            Source::Upstream(spec, _, ending) => {
+                Line::open_under(spec, opening, spontaneous, ending).await
+            }
             Source::Own(server, caller) => {
                 Line::open_own(server, caller, opening, spontaneous).await
             }

@@ -25,7 +25,7 @@ use super::headers::{self, Kind};
 use super::pending::Route;
 use super::said::{Said, To, Unsaid};
 use super::spool::Limits;
-use super::{Answer, Ask, LineError, Raw, Spec, Spontaneous, frame, standing};
+use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, frame, standing};
 
 /// Questions under way on one line at most: each may have a connection.
 const ASKED_MAX: usize = 4096;
@@ -73,6 +73,7 @@ pub(super) struct Shared {
     /// Whether there is a stream for what the upstream says by itself.
     pub(super) standing: watch::Sender<bool>,
     runtime: Handle,
+    ending: Ending,
     pub(super) closing: CancellationToken,
     pub(super) closed: CancellationToken,
     /// The upstream does not know the session any more.
@@ -94,6 +95,7 @@ impl Http {
         (url, configured): (&str, &[(String, String)]),
         era: Era,
         spontaneous: mpsc::Sender<Spontaneous>,
+        ending: &Ending,
     ) -> Result<Self, LineError> {
         let uri: Uri =
             url.parse().map_err(|_| LineError::Unreachable("its address is none".to_owned()))?;
@@ -108,7 +110,8 @@ impl Http {
             asides: Arc::new(Semaphore::new(ASIDES_MAX)),
             standing: watch::Sender::new(false),
             runtime: Handle::current(),
-            closing: CancellationToken::new(),
+            ending: ending.clone(),
+            closing: ending.of_line(),
             closed: CancellationToken::new(),
             is_gone: AtomicBool::new(false),
         };
@@ -143,7 +146,11 @@ impl Http {
             let told = told.await;
             if has_id {
                 // Even if that failed: it also ends the session.
-                tokio::spawn(standing::keep(Arc::clone(shared)));
+                let (kept, lasting) = (Arc::clone(shared), shared.ending.lasting());
+                tokio::spawn(async move {
+                    standing::keep(kept).await;
+                    drop(lasting);
+                });
             }
             told.map(|()| hello)
         };

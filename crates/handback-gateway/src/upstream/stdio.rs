@@ -16,7 +16,7 @@ use super::faults::Fault;
 use super::pending::Route;
 use super::said::{Said, To, Unsaid};
 use super::spool::{Gather, Limits, Whole};
-use super::{Answer, Ask, LineError, Raw, Spec, Spontaneous, child, frame, meta};
+use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, child, frame, meta};
 
 /// Messages that wait to be written at most. A program that takes so few is stuck.
 const QUEUED_MAX: usize = 1024;
@@ -61,12 +61,13 @@ impl Stdio {
         command: (&str, &[String], &[(String, String)]),
         era: Era,
         spontaneous: mpsc::Sender<Spontaneous>,
+        ending: &Ending,
     ) -> Result<Self, LineError> {
         let started = child::start(command, &spec.withheld)?;
         let ears = Arc::new(Ears::new(&spec.name, era, spontaneous).shared(spec.is_shared));
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
         let queue = Queue { sender, bytes: Arc::default() };
-        let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
+        let (closing, closed) = (ending.of_line(), CancellationToken::new());
         tokio::spawn(child::mutter(spec.name.clone(), started.stderr));
         let queued = (receiver, Arc::clone(&queue.bytes));
         tokio::spawn(write(started.stdin, queued, closing.clone()));
@@ -77,11 +78,16 @@ impl Stdio {
             limits: Limits::of(spec),
             draining: Arc::clone(&draining),
         };
-        let watched = child::watch(spec.name.clone(), started.child, closing.clone());
+        let group = child::group(&started.child);
+        let (name, child, hurry) = (spec.name.clone(), started.child, ending.hurry());
+        let watched = child::watch(name, child, closing.clone(), hurry);
         let (closing_too, closed_too) = (closing.clone(), closed.clone());
+        let lasting = ending.lasting();
         tokio::spawn(async move {
             reader.run(started.stdout, watched, closing_too).await;
+            child::end_rest(group).await;
             closed_too.cancel();
+            drop(lasting);
         });
         Ok(Self { ears, queue, draining, closing, closed })
     }
@@ -349,7 +355,9 @@ impl Reader {
         };
         let until_gone = async {
             gone.cancelled().await;
-            sleep(LAST_WORDS).await;
+            if !closing.is_cancelled() {
+                sleep(LAST_WORDS).await;
+            }
         };
         tokio::join!(
             async {

@@ -182,6 +182,22 @@ async fn a_program_that_does_not_end_is_ended() {
 }
 
 #[tokio::test]
+async fn what_a_program_leaves_behind_is_ended() {
+    for stubborn in [false, true] {
+        let world = World::open(&peer(), Opening::Modern).await.unwrap();
+        let left = world.ask("leaves", json!({"stubborn": stubborn})).await.unwrap();
+        assert_eq!(world.ask("dies", json!({})).await.unwrap_err(), LineError::Lost);
+        closed(&world.line).await;
+        ended(process(&left)).await;
+        // Also where the program ends because its input did.
+        let world = World::open(&peer(), Opening::Modern).await.unwrap();
+        let left = world.ask("leaves", json!({"stubborn": stubborn})).await.unwrap();
+        drop(world);
+        ended(process(&left)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_subscriber_that_does_not_listen_is_told_so() {
     let world = World::open(&peer(), Opening::Modern).await.unwrap();
     let (sender, mut heard) = mpsc::channel(1);

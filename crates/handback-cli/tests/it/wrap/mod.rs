@@ -9,6 +9,7 @@ mod held;
 mod hops;
 mod killed;
 mod large;
+mod leaving;
 mod metrics;
 mod references;
 mod retries;

@@ -17,7 +17,7 @@ pub(super) struct Served {
 }
 
 /// A client of the older era, in a session.
-struct Session<'a> {
+pub(super) struct Session<'a> {
     served: &'a Served,
     token: &'a str,
     id: String,
@@ -92,7 +92,7 @@ impl Served {
         (answer.headers.get("mcp-session-id").cloned(), messages.collect())
     }
 
-    fn begin<'a>(&'a self, token: &'a str) -> Session<'a> {
+    pub(super) fn begin<'a>(&'a self, token: &'a str) -> Session<'a> {
         let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25",
             "capabilities": {"elicitation": {}},
@@ -146,7 +146,7 @@ impl Session<'_> {
         self.served.post_text(self.token, &headers, &message).1.pop().unwrap()
     }
 
-    fn call(&self, tool: &str, arguments: &Value) -> Value {
+    pub(super) fn call(&self, tool: &str, arguments: &Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments});
         self.ask("tools/call", &params).pop().unwrap()["result"].clone()
     }

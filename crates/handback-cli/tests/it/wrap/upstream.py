@@ -7,11 +7,13 @@ asked to do wrong, it does wrong.
 Words behind that say more: `has:NAME`, a tool of that name; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
-is; `tasks`, it makes tasks; `open`, a tool that shows its environment.
+is; `tasks`, it makes tasks; `open`, a tool that shows its environment; `stubborn`, it writes down its process, and ends neither with
+its input nor when it is asked to.
 """
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -301,6 +303,9 @@ def serve(message):
 
 
 record("start")
+if "stubborn" in MORE:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    record(f"process {os.getpid()}")
 for line in sys.stdin:
     message = json.loads(line)
     if SPEAKS == "mute":
@@ -315,3 +320,5 @@ for line in sys.stdin:
         record("cancelled")
     if "id" in message:
         threading.Thread(target=serve, args=(message,), daemon=True).start()
+while "stubborn" in MORE:
+    time.sleep(1)

@@ -7,6 +7,7 @@ it writes bytes, so that a test knows which ones the line has to hand on.
 import json
 import os
 import signal
+import subprocess
 import sys
 
 out = sys.stdout.buffer
@@ -176,6 +177,13 @@ def stubborn(id, params):
 
 def pid(id, params):
     result(id, "%d" % os.getpid())
+
+
+def leaves(id, params):
+    """Starts another program, which may not want to end."""
+    script = 'trap "" TERM; ' if params.get("stubborn") else ""
+    left = subprocess.Popen(["sh", "-c", script + "sleep 1000 & wait"], stdin=subprocess.DEVNULL)
+    result(id, "%d" % left.pid)
 
 
 def deaf(id, params):
