@@ -350,8 +350,9 @@ impl Gateway {
         );
         if !is_unclear {
             found.learn(Speaks::OLDER);
-        } else if matches!(answer, Err(LineError::TimedOut)) {
-            // Others who wait do not wait as long as this one once more.
+        } else if matches!(answer, Err(LineError::TimedOut)) || self.is_program(which) {
+            // Others who wait do not wait as long as this one once more, nor is a program started for
+            // each of them that ends over the question.
             found.is_unclear();
         }
         Ok(Speaks::OLDER)

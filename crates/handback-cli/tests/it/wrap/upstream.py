@@ -7,7 +7,8 @@ asked to do wrong, it does wrong.
 Words behind that say more: `has:NAME`, a tool of that name; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
-is; `tasks`, it makes tasks; `open`, a tool that shows its environment; `stubborn`, it writes down its process, and ends neither with
+is; `tasks`, it makes tasks; `open`, a tool that shows its environment; `brief`, it says what it is and ends over
+the next question; `stubborn`, it writes down its process, and ends neither with
 its input nor when it is asked to.
 """
 
@@ -245,6 +246,8 @@ def answer(message):
     method, params = message["method"], message.get("params") or {}
     meta = params.get("_meta") or {}
     modern = "io.modelcontextprotocol/protocolVersion" in meta and SPEAKS != "older"
+    if "brief" in MORE and method != "server/discover":
+        os._exit(3)
     if "gated" in MORE and method in ("server/discover", "initialize"):
         await_gate(method)
     if method == ("server/discover" if SPEAKS == "older" else "initialize") and SPEAKS != "both":
