@@ -204,6 +204,8 @@ told, answers = [], {}
 methods = {
     "tools/call": lambda id, params: globals()[params["name"]](id, params.get("arguments", params)),
     "subscriptions/listen": listen,
+    "server/discover": lambda id, params: result(id, "{}"),
+    "ping": lambda id, params: result(id, "{}"),
 }
 
 for line in sys.stdin.buffer:
