@@ -22,6 +22,9 @@ const REFUSED: &[u8] = br#"{"code":-32601,"message":"nobody here answers this"}"
 /// What a request of an upstream gets when whoever should answer has too much to do.
 const TOO_MUCH: &[u8] = br#"{"code":-32603,"message":"too many requests wait to be answered"}"#;
 
+/// What a request of an upstream gets that is too large to be passed on.
+const TOO_LARGE: &[u8] = br#"{"code":-32603,"message":"the request is larger than it may be"}"#;
+
 /// How an upstream says how far it is.
 const PROGRESS: &str = "notifications/progress";
 
@@ -187,6 +190,12 @@ impl Ears {
             Ok(()) => Ok(None),
             Err(mpsc::error::SendError(heard)) => Ok(self.unheard(&heard, REFUSED)),
         }
+    }
+
+    /// An upstream asked something that is too large to be passed on. Returns what is sent in return.
+    pub(super) fn too_large(&self, id: &Id<'_>) -> Vec<u8> {
+        self.faults.note(Fault::TooLarge);
+        frame::answer(id, Err(TOO_LARGE))
     }
 
     fn request(&self, id: Id<'static>, method: String, params: Option<Bytes>) -> Option<Vec<u8>> {

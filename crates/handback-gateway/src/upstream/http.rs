@@ -392,7 +392,9 @@ impl Shared {
                     Ok(asked.route.put_back(answer))
                 }
                 Err(Unsaid::TooLarge(_)) => Err(LineError::TooLarge),
-                Ok(_) => Err(LineError::Protocol("it answered something else")),
+                Ok(_) | Err(Unsaid::TooLargeRequest(_)) => {
+                    Err(LineError::Protocol("it answered something else"))
+                }
                 Err(Unsaid::Malformed) if self.ears.faults.malformed() => Err(self.broken()),
                 Err(Unsaid::Malformed) => Err(LineError::Protocol("its answer is no message")),
             },
@@ -432,6 +434,7 @@ impl Shared {
                 }
                 Err(Unsaid::TooLarge(To::Nobody)) => self.ears.faults.note(Fault::TooLarge),
                 Err(Unsaid::TooLarge(_)) => return Err(LineError::TooLarge),
+                Err(Unsaid::TooLargeRequest(id)) => self.say_aside(self.ears.too_large(&id)),
                 Err(Unsaid::Malformed) if self.ears.faults.malformed() => return Err(self.broken()),
                 Err(Unsaid::Malformed) => {}
             }

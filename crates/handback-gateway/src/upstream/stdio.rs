@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use handback_mcp::Era;
+use handback_wire::scan::Kind;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufWriter};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
@@ -549,6 +550,7 @@ impl Reader {
                     self.ears.pending.end(number, Err(LineError::TooLarge));
                 }
             }
+            Err(Unsaid::TooLargeRequest(id)) => self.replies.put(self.ears.too_large(&id)),
             Err(Unsaid::Malformed) if self.ears.faults.malformed() => return Err(Broken),
             Err(Unsaid::Malformed) => {}
         }
@@ -567,7 +569,9 @@ impl Reader {
             large.why = Some(why);
         }
         let number = large.gather.id().and_then(|id| meta::number(str::from_utf8(id).ok()?));
-        if let Some(number) = number {
+        // The id of something that the program asks is none of ours, whatever it looks like.
+        let kind = large.gather.kind();
+        if let (Some(number), Some(Kind::Answers)) = (number, kind) {
             match &large.why {
                 Some(why) if self.ears.pending.end(number, Err(why.clone())) => {
                     self.replies.put(frame::cancelled(number));
@@ -582,6 +586,7 @@ impl Reader {
         // Whose answer it is may stand at its end. If it is known, nothing is known of the others.
         if let (None, Some((only, _))) = (number, self.ears.pending.only())
             && only <= large.last
+            && kind != Some(Kind::Asks)
         {
             self.ears.pending.end(only, Err(LineError::TooLarge));
         }
@@ -594,9 +599,15 @@ impl Reader {
         self.draining.send_replace(false);
         match (large.gather.finish().await, why) {
             (Ok(Whole::Discarded(envelope)), why) => {
-                self.ears.faults.note(if why.is_some() { Fault::TooLarge } else { Fault::Unasked });
-                if let (To::Number(number), Some(why)) = (To::of(&envelope), why) {
-                    self.ears.pending.end(number, Err(why));
+                match (Unsaid::too_large(&envelope), why) {
+                    (Unsaid::TooLargeRequest(id), _) => self.replies.put(self.ears.too_large(&id)),
+                    (Unsaid::TooLarge(to), Some(why)) => {
+                        self.ears.faults.note(Fault::TooLarge);
+                        if let To::Number(number) = to {
+                            self.ears.pending.end(number, Err(why));
+                        }
+                    }
+                    _ => self.ears.faults.note(Fault::Unasked),
                 }
                 Ok(())
             }

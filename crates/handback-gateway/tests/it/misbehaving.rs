@@ -6,7 +6,7 @@ use handback_gateway::upstream::{Answer, Ask, Line, LineError, Opening, Raw, Spe
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::world::{LONG, World, ask, bytes, ended, peer, process, result};
+use crate::world::{LONG, World, ask, bytes, ended, legacy, peer, process, result};
 
 async fn closed(line: &Line) {
     tokio::time::timeout(LONG, line.closed()).await.unwrap();
@@ -147,6 +147,24 @@ async fn what_cannot_be_set_aside_is_told_of() {
         let why = world.ask("large", params).await.unwrap_err();
         assert_eq!(why, LineError::Disk, "{id_last}");
         world.ask("pid", json!({})).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_large_request_is_no_answer_to_a_question_with_its_id() {
+    let spool = std::env::temp_dir();
+    for (spool, answer_bytes_max) in
+        [("/dev/null/folder".into(), 4 << 20), (spool.clone(), 4 << 20), (spool, 1 << 19)]
+    {
+        let spec = Spec { memory_bytes_max: 1 << 16, spool, answer_bytes_max, ..peer() };
+        for opening in [legacy(), Opening::Modern] {
+            let world = World::open(&spec, opening).await.unwrap();
+            for method_last in [false, true] {
+                let params = json!({"bytes": 1 << 20, "method_last": method_last});
+                let told = world.ask("asks_much", params).await.unwrap();
+                assert_eq!(told["error"]["code"], -32603, "{method_last} {:?}", spec.spool);
+            }
+        }
     }
 }
 

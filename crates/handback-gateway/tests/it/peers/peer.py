@@ -106,6 +106,15 @@ def asks(id, params):
     answers["s\u00e9rver-1"] = id
 
 
+def asks_much(id, params):
+    """Asks something large under the id of the question itself, and says what it was told."""
+    members = ['"method":"sampling/createMessage"', '"params":{"x":"%s"}' % ("y" * params["bytes"])]
+    if params.get("method_last"):
+        members.reverse()
+    answers[id] = id
+    say('{"jsonrpc":"2.0","id":%d,%s}' % (id, ",".join(members)))
+
+
 def malformed(id, params):
     for _ in range(params["times"]):
         say(params.get("line", "{ not json"))
