@@ -192,9 +192,8 @@ impl Scan {
     /// What the message is, once that is known. An id alone says nothing: whoever asks chooses it.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
-        let has_passed = |member: Member| {
-            self.places.get(member as usize).is_some_and(Option::is_some)
-        };
+        let has_passed =
+            |member: Member| self.places.get(member as usize).is_some_and(Option::is_some);
         let has_begun = |member: Member| self.member == Some(member) || has_passed(member);
         if has_passed(Member::Method) {
             Some(Kind::Asks)

@@ -316,8 +316,7 @@ async fn either(mut terminate: Signal, mut interrupt: Signal) {
 /// end of its input.
 pub(crate) fn stopping(runtime: &Runtime) -> Result<watch::Receiver<bool>, Failure> {
     let _entered = runtime.enter();
-    let (terminate, interrupt) =
-        (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
+    let (terminate, interrupt) = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
     let mut hangup = heard(SignalKind::hangup())?;
     let (sender, stop) = watch::channel(false);
     tokio::spawn(async move {

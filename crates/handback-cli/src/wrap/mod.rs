@@ -128,8 +128,7 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
     for number in 0..AT_ONCE_MAX {
         let ring = rings::find_or_make_in(&args.ring, Some(&data), output)?.ring;
         let config = wrapped(args, &settings, ring, &folder.join(number.to_string()))?;
-        let served =
-            runtime.block_on(serve_stdio(config, collections::own_uid(), stop.clone()));
+        let served = runtime.block_on(serve_stdio(config, collections::own_uid(), stop.clone()));
         match served {
             // Another one of the same command has this folder.
             Err(StartError::Store(OpenError::Locked)) => {}

@@ -243,13 +243,15 @@ impl Ears {
             // Of a question that is over, whoever asked knows neither the number nor wants to hear it,
             // unless it made a task.
             let params = match method.as_str() {
-                PROGRESS => match number.and_then(|number| self.of_task(number, params.as_ref()?)) {
-                    Some(params) => Some(params),
-                    None => {
-                        self.faults.note(Fault::Dropped);
-                        return None;
+                PROGRESS => {
+                    match number.and_then(|number| self.of_task(number, params.as_ref()?)) {
+                        Some(params) => Some(params),
+                        None => {
+                            self.faults.note(Fault::Dropped);
+                            return None;
+                        }
                     }
-                },
+                }
                 _ => params,
             };
             // It goes the way of what it takes back, and not past it.
@@ -366,10 +368,7 @@ impl Ears {
 
 /// Puts the number of a question into its parameters in the place of the progress token, and gives that.
 /// Where it is not clear what the token is, the question is not asked: it has this answer.
-pub(super) fn take_token(
-    params: &mut Option<Bytes>,
-    number: u64,
-) -> Result<Option<Bytes>, Answer> {
+pub(super) fn take_token(params: &mut Option<Bytes>, number: u64) -> Result<Option<Bytes>, Answer> {
     let Some(before) = params else { return Ok(None) };
     match meta::take_token(before, number) {
         Ok(None) => Ok(None),

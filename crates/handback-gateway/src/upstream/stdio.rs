@@ -670,7 +670,10 @@ mod tests {
 
     /// A program that reads everything, and answers what it is asked by these methods. Gives those that
     /// it was asked.
-    fn answering(program: DuplexStream, methods: &'static [&str]) -> mpsc::UnboundedReceiver<String> {
+    fn answering(
+        program: DuplexStream,
+        methods: &'static [&str],
+    ) -> mpsc::UnboundedReceiver<String> {
         let (sender, asked) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             let (input, mut output) = tokio::io::split(program);
