@@ -3,6 +3,7 @@
 //! A name stays as it is, unless two upstreams have it: then each of them goes by the name of its
 //! upstream, two underscores, and its own. Of our own tools and those of an upstream, ours give way.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -402,16 +403,19 @@ impl Catalog {
         self.prompts.get(shown).map(|(which, name)| (*which, name.as_str()))
     }
 
-    /// The upstream that has a resource: by its list, else by a template that starts alike.
+    /// The upstream that has a resource: by its list, else by the template that starts alike for
+    /// longest. What a template has behind that says nothing of the resource, and where two start alike
+    /// the first upstream has it.
     pub(crate) fn resource(&self, uri: &str) -> Option<usize> {
         let listed = self.resources.get(uri).copied();
         listed.or_else(|| {
-            let fits = |template: &str| {
-                let fixed = template.split('{').next().unwrap_or_default();
-                !fixed.is_empty() && uri.starts_with(fixed)
-            };
-            let longest = self.templates.iter().filter(|(template, _)| fits(template));
-            longest.max_by_key(|(template, _)| template.len()).map(|(_, which)| *which)
+            let fixed = |template: &str| template.find('{').unwrap_or(template.len());
+            let alike = self.templates.iter().filter_map(|(template, which)| {
+                let fixed = template.get(..fixed(template)).filter(|fixed| !fixed.is_empty())?;
+                uri.starts_with(fixed).then_some((fixed.len(), *which))
+            });
+            let longest = alike.min_by_key(|(length, which)| (Reverse(*length), *which));
+            longest.map(|(_, which)| which)
         })
     }
 
@@ -452,4 +456,31 @@ impl Tool {
 pub(crate) fn member(item: &[u8], name: &str) -> Option<String> {
     let raw: &RawValue = serde_json::from_slice(item).ok()?;
     Object::read(raw).ok()?.text(name).map(std::borrow::Cow::into_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Catalog;
+
+    #[test]
+    fn a_resource_belongs_to_the_template_that_starts_alike_for_longest() {
+        let templates = [
+            ("db://{table}", 0),
+            ("db://{table}{?what,has,nothing,to,do,with,it,and,is,only,long}", 1),
+            ("db://orders/{id}", 2),
+            ("{anything,whatsoever,of,any,kind}", 3),
+            ("db://orders/{id}/{line}/{and,more}", 1),
+        ];
+        let templates: Vec<_> =
+            templates.into_iter().map(|(text, which)| (text.to_owned(), which)).collect();
+        let check = |templates: Vec<(String, usize)>| {
+            let catalog = Catalog { templates, ..Catalog::default() };
+            assert_eq!(catalog.resource("db://customers"), Some(0), "the first of two alike");
+            assert_eq!(catalog.resource("db://orders/7"), Some(1), "the longest, and the first");
+            assert_eq!(catalog.resource("file://x"), None, "what begins anyhow begins nothing");
+        };
+        check(templates.clone());
+        // In whatever order they came.
+        check(templates.into_iter().rev().collect());
+    }
 }

@@ -32,7 +32,7 @@ use crate::slot::{Slot, Source};
 use crate::slow::TASKS;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::tasks::TASK_METHODS;
-use crate::upstream::{Answer, Ask, Heard, Line, LineError, Opening, Raw, Spec};
+use crate::upstream::{Answer, Ask, Ending, Heard, Line, LineError, Opening, Raw, Spec};
 use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// Lines of single callers that are kept open, to our own tools and to older upstreams. The one that was
@@ -102,6 +102,8 @@ struct Inner {
     pipeline: Arc<Pipeline>,
     options: Options,
     catalogs: Catalogs,
+    /// The end of all lines to upstreams, those of sessions as well.
+    ending: Ending,
 }
 
 /// A line of the older era for a newer client, and what is said on it.
@@ -134,10 +136,11 @@ impl Gateway {
         let upstreams: Vec<_> = upstreams.into_iter().take(UPSTREAMS_MAX).map(Arc::new).collect();
         let metrics: Vec<_> =
             upstreams.iter().map(|spec| pipeline.metrics().upstream(&spec.name)).collect();
+        let ending = Ending::default();
         let modern = upstreams.iter().zip(&metrics).map(|(spec, metrics)| {
             // Nothing of the newer era belongs to no question.
             let (sender, _) = mpsc::channel(1);
-            let source = Source::Upstream(Arc::clone(spec), Arc::clone(metrics));
+            let source = Source::Upstream(Arc::clone(spec), Arc::clone(metrics), ending.clone());
             Slot::new(source, Opening::Modern, sender)
         });
         let modern = modern.collect();
@@ -145,7 +148,8 @@ impl Gateway {
             spec.is_shared.then(|| {
                 // What belongs to no question is heard by nobody.
                 let (sender, _) = mpsc::channel(1);
-                let source = Source::Upstream(Arc::clone(spec), Arc::clone(metrics));
+                let source =
+                    Source::Upstream(Arc::clone(spec), Arc::clone(metrics), ending.clone());
                 let opening = Opening::Legacy { initialize: bridge::shared_greeting() };
                 Arc::new(Slot::new(source, opening, sender))
             })
@@ -172,6 +176,7 @@ impl Gateway {
             pipeline,
             options,
             catalogs: Catalogs::default(),
+            ending,
         }))
     }
 
@@ -179,6 +184,13 @@ impl Gateway {
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.0.options.is_direct
+    }
+
+    /// Ends all lines to upstreams, those of sessions as well: nothing is asked any more. Waits until
+    /// the programs behind have ended and the sessions there were taken leave of, and not for longer
+    /// than programs have that do not want to end. Once `hurry` resolves, those have less time.
+    pub async fn close(&self, hurry: impl Future<Output = ()>) {
+        self.0.ending.end(hurry).await;
     }
 
     pub(crate) fn pipeline(&self) -> &Arc<Pipeline> {
@@ -261,7 +273,7 @@ impl Gateway {
 
     fn source(&self, which: usize) -> Option<Source> {
         let (spec, metrics) = (self.0.upstreams.get(which)?, self.0.metrics.get(which)?);
-        Some(Source::Upstream(Arc::clone(spec), Arc::clone(metrics)))
+        Some(Source::Upstream(Arc::clone(spec), Arc::clone(metrics), self.0.ending.clone()))
     }
 
     /// What is counted of an upstream; nothing of our own tools, which the pipeline counts.
@@ -393,8 +405,9 @@ impl Gateway {
         );
         if !is_unclear {
             found.learn(Speaks::OLDER);
-        } else if matches!(answer, Err(LineError::TimedOut)) {
-            // Others who wait do not wait as long as this one once more.
+        } else if matches!(answer, Err(LineError::TimedOut)) || self.is_program(which) {
+            // Others who wait do not wait as long as this one once more, nor is a program started for
+            // each of them that ends over the question.
             found.is_unclear();
         }
         Ok(Speaks::OLDER)

@@ -9,15 +9,22 @@ use handback_identity::Caller;
 use handback_mcp::server::McpServer;
 use handback_tool::metrics::UpstreamMetrics;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use crate::upstream::{Line, LineError, Opening, Spec, Spontaneous};
+use crate::upstream::{Ending, Line, LineError, Opening, Spec, Spontaneous};
 
 /// How long a new try waits after the first one that failed; each one after that twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long it waits at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// A program whose line lived for less than this is one that ends at once. The first time it is started
+/// anew without a pause: it may have been asked what ended it.
+const SHORT_LIFE: Duration = Duration::from_secs(10);
+
+/// How long whoever asks waits for such a pause to be over. After a longer one, they are told.
+const WAITED_MAX: Duration = Duration::from_millis(500);
 
 /// How long a line may take to come about: some programs are fetched before they start.
 const OPENING_TIME: Duration = Duration::from_secs(60);
@@ -31,8 +38,8 @@ const WAITING_MAX: usize = 16;
 /// What a line leads to.
 #[derive(Clone)]
 pub(crate) enum Source {
-    /// A server that is not ours, and what is counted of it.
-    Upstream(Arc<Spec>, Arc<UpstreamMetrics>),
+    /// A server that is not ours, what is counted of it, and the end of all lines.
+    Upstream(Arc<Spec>, Arc<UpstreamMetrics>, Ending),
     /// Our own tools, for one caller.
     Own(McpServer, Caller),
 }
@@ -40,7 +47,7 @@ pub(crate) enum Source {
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Upstream(spec, _) => f.debug_tuple("Upstream").field(&spec.name).finish(),
+            Self::Upstream(spec, ..) => f.debug_tuple("Upstream").field(&spec.name).finish(),
             Self::Own(..) => f.write_str("Own"),
         }
     }
@@ -69,6 +76,48 @@ pub(crate) type OnLine = (u64, Spontaneous);
 struct Failed {
     times: u32,
     last: Option<(Instant, LineError)>,
+    /// When the line of a program came about that nobody has missed yet.
+    opened: Option<Instant>,
+    /// How many lines of a program in a row lived for a short time.
+    short_lives: u32,
+}
+
+impl Failed {
+    /// How long nobody tries again.
+    fn pause(&self) -> Duration {
+        FIRST_PAUSE.saturating_mul(1 << self.times.min(10)).min(LONGEST_PAUSE)
+    }
+
+    /// How long that is from now on, and why.
+    fn left(&self) -> Option<(Duration, &LineError)> {
+        let (when, error) = self.last.as_ref()?;
+        let left = self.pause().checked_sub(when.elapsed()).filter(|left| !left.is_zero())?;
+        Some((left, error))
+    }
+
+    /// The line is gone, or was given up.
+    fn missed(&mut self) {
+        let Some(opened) = self.opened.take() else { return };
+        if opened.elapsed() >= SHORT_LIFE {
+            self.short_lives = 0;
+            return;
+        }
+        self.short_lives = self.short_lives.saturating_add(1);
+        if self.short_lives > 1 {
+            self.times = self.short_lives - 1;
+            let why = "it ends as soon as it was started".to_owned();
+            self.last = Some((Instant::now(), LineError::Unreachable(why)));
+        }
+    }
+
+    /// A line came about.
+    fn is_over(&mut self, is_program: bool) {
+        *self = Self {
+            opened: is_program.then(Instant::now),
+            short_lives: self.short_lives,
+            ..Self::default()
+        };
+    }
 }
 
 impl Slot {
@@ -87,19 +136,24 @@ impl Slot {
         if let Some(line) = self.open_line() {
             return Ok(line);
         }
-        if let Some((when, error)) = &failed.last {
-            let pause = FIRST_PAUSE.saturating_mul(1 << failed.times.min(10)).min(LONGEST_PAUSE);
-            if when.elapsed() < pause {
+        if matches!(&self.source, Source::Upstream(.., ending) if ending.is_over()) {
+            return Err(LineError::closed());
+        }
+        failed.missed();
+        if let Some((left, error)) = failed.left() {
+            // One that comes about and goes is worth a moment; one that does not is not there.
+            if failed.short_lives < 2 || left > WAITED_MAX {
                 return Err(error.clone());
             }
+            sleep(left).await;
         }
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let opened = tokio::time::timeout(OPENING_TIME, self.open(number)).await;
         match opened.unwrap_or(Err(LineError::TimedOut)) {
             Ok(line) => {
-                *failed = Failed::default();
+                failed.is_over(self.is_program());
                 let mut place = self.line.write().unwrap_or_else(PoisonError::into_inner);
-                if let Source::Upstream(_, metrics) = &self.source {
+                if let Source::Upstream(_, metrics, _) = &self.source {
                     metrics.connections.increment();
                     if place.is_some() {
                         metrics.reconnections.increment();
@@ -109,7 +163,7 @@ impl Slot {
                 Ok(line)
             }
             Err(error) => {
-                if let Source::Upstream(_, metrics) = &self.source
+                if let Source::Upstream(_, metrics, _) = &self.source
                     && error != LineError::Era
                 {
                     metrics.failed_connections.increment();
@@ -117,9 +171,16 @@ impl Slot {
                 }
                 failed.times = failed.times.saturating_add(1);
                 failed.last = Some((Instant::now(), error.clone()));
+                // It does not even come about.
+                failed.short_lives = 0;
                 Err(error)
             }
         }
+    }
+
+    /// Whether the line leads to a program that is started for it.
+    fn is_program(&self) -> bool {
+        matches!(&self.source, Source::Upstream(spec, ..) if spec.is_program())
     }
 
     /// A place for one more who waits for the line, if there is one.
@@ -149,7 +210,9 @@ impl Slot {
     async fn open(&self, number: u64) -> Result<Line, LineError> {
         let (opening, spontaneous) = (self.opening.clone(), self.heard_on(number));
         match &self.source {
-            Source::Upstream(spec, _) => Line::open(spec, opening, spontaneous).await,
+            Source::Upstream(spec, _, ending) => {
+                Line::open_under(spec, opening, spontaneous, ending).await
+            }
             Source::Own(server, caller) => {
                 Line::open_own(server, caller, opening, spontaneous).await
             }

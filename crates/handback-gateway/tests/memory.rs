@@ -28,6 +28,7 @@ fn spec(place: Place) -> Spec {
         memory_bytes_max: 4 << 20,
         spool: std::env::temp_dir(),
         is_shared: false,
+        withheld: Vec::new(),
     }
 }
 

@@ -66,6 +66,8 @@ pub struct ServerConfig {
     pub(crate) registry: Registry,
     pub(crate) collections: Option<(Catalog, aql::Settings)>,
     pub(crate) upstreams: Vec<Spec>,
+    /// Variables that none of them gets.
+    withheld: Vec<String>,
     pub(crate) gateway: gateway::Options,
     pub(crate) audit: Option<PathBuf>,
     pub(crate) socket: Option<PathBuf>,
@@ -126,6 +128,7 @@ impl ServerConfig {
             registry: Registry::new(),
             collections: None,
             upstreams: Vec::new(),
+            withheld: Vec::new(),
             gateway: gateway::Options::default(),
             audit: None,
             socket: None,
@@ -209,7 +212,18 @@ impl ServerConfig {
             memory_bytes_max: gateway::MEMORY_BYTES_MAX,
             spool,
             is_shared,
+            withheld: self.withheld.clone(),
         });
+        self
+    }
+
+    /// Keeps these variables of this process from all servers that it starts by a command, before
+    /// and after this, unless they are in what is added to the environment of one.
+    pub fn withhold(mut self, variables: Vec<String>) -> Self {
+        for upstream in &mut self.upstreams {
+            upstream.withheld.extend(variables.iter().cloned());
+        }
+        self.withheld.extend(variables);
         self
     }
 

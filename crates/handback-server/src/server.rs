@@ -267,6 +267,9 @@ impl Server {
         if tokio::time::timeout(CALLS_DRAIN_TIME, self.router.tools.settled()).await.is_err() {
             tracing::warn!("calls were cut that did not end in time");
         }
+        if let Some(gateway) = &self.router.tools.gateway {
+            gateway.close(std::future::pending()).await;
+        }
         sweeper.abort();
         let streams = self.streams;
         let stopped = tokio::task::spawn_blocking(move || streams.stop());
@@ -308,12 +311,16 @@ async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>, router: Arc<Router>) {
 }
 
 /// Serves MCP on standard input and output, to the user who started this process, until the input
-/// ends. Nothing is listened on.
+/// ends, or until `stop` says so. Nothing is listened on.
 ///
 /// # Errors
 ///
 /// [`StartError`].
-pub async fn serve_stdio(config: ServerConfig, uid: u32) -> Result<(), StartError> {
+pub async fn serve_stdio(
+    config: ServerConfig,
+    uid: u32,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), StartError> {
     let server_id = config.server_id.clone().unwrap_or_else(|| config.ring.id().to_string());
     let peers = UnixPeers::new(&server_id)?;
     let (log, kv, keys) = open(&config)?;
@@ -328,12 +335,15 @@ pub async fn serve_stdio(config: ServerConfig, uid: u32) -> Result<(), StartErro
     let caller = peers.caller(uid);
     let sweeper = tokio::spawn(sweep_tools(kv, Arc::clone(&tools)));
     let served = match &tools.gateway {
-        None => {
-            tools.server.clone().for_caller(caller).serve_stdio().await.map_err(StartError::from)
-        }
+        None => tokio::select! {
+            served = tools.server.clone().for_caller(caller).serve_stdio() => {
+                served.map_err(StartError::from)
+            }
+            Ok(_) = stop.wait_for(|stop| *stop) => Ok(()),
+        },
         Some(gateway) => {
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-            let served = front::stdio::serve(gateway.clone(), caller, input, output).await;
+            let served = front::stdio::serve(gateway.clone(), caller, input, output, stop).await;
             if !gateway.is_direct() {
                 tell_sums(tools.pipeline.metrics());
             }
@@ -366,13 +376,17 @@ async fn sweep_values(kv: &Arc<dyn Kv>, now: Millis) -> Duration {
 }
 
 /// Passes on what comes on standard input to a server that runs already, and what it says to standard
-/// output, until the input ends. Nothing is kept here: journal, keys and held results are the
-/// server's.
+/// output, until the input ends, or until `stop` says so. Nothing is kept here: journal, keys and held
+/// results are the server's.
 ///
 /// # Errors
 ///
 /// [`StartError`].
-pub async fn connect_stdio(url: String, headers: Vec<(String, String)>) -> Result<(), StartError> {
+pub async fn connect_stdio(
+    url: String,
+    headers: Vec<(String, String)>,
+    stop: watch::Receiver<bool>,
+) -> Result<(), StartError> {
     let now = UnixTime::from_secs(clock::now_ms() / 1000);
     // Nothing is sealed under it that leaves this process.
     let ring = KeyRing::generate(&mut rand::rng(), TokenMode::Sealed, now);
@@ -381,7 +395,7 @@ pub async fn connect_stdio(url: String, headers: Vec<(String, String)>) -> Resul
     let upstream = Upstream { name: "server".to_owned(), place, is_shared: false };
     let config = ServerConfig::in_memory(ring).upstream(upstream).gateway(options);
     // Who calls is told by the credential, to the server.
-    serve_stdio(config, 0).await
+    serve_stdio(config, 0, stop).await
 }
 
 /// Where the sums of a run are told, by the target of the event.

@@ -1,25 +1,41 @@
 //! What a relay changes in `_meta`: tokens and ids that its own replace, and put back.
 
-use crate::Object;
 use bytes::Bytes;
 use serde_json::value::RawValue;
+
+use crate::Object;
 
 /// The member of `_meta` that a notification names its subscription by.
 pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 const TOKEN: &str = "progressToken";
 
+/// Readers may differ about what an object has: a member is there twice, there are too many of them,
+/// or a name is no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("readers may differ about what the object has")]
+#[expect(clippy::exhaustive_structs, reason = "there is nothing more to say")]
+pub struct Unclear;
+
 /// Parameters with the number of the question as their progress token, and the token that was there.
 /// None, if they have no token.
-#[must_use]
-pub fn take_token(params: &Bytes, number: u64) -> Option<(Bytes, Bytes)> {
+///
+/// # Errors
+///
+/// [`Unclear`] if they may have one that cannot be replaced.
+///
+/// # Security
+///
+/// Such parameters are not to be passed on: the peer may read a token that its caller chose, and what
+/// it says of that reaches whoever has the question of this number.
+pub fn take_token(params: &Bytes, number: u64) -> Result<Option<(Bytes, Bytes)>, Unclear> {
     // A name may be written with escapes: then it is looked for the long way.
     let may_have = memchr::memmem::find(params, TOKEN.as_bytes()).is_some()
         || memchr::memmem::find(params, b"\\u").is_some();
     if !may_have {
-        return None;
+        return Ok(None);
     }
-    change_meta(params, TOKEN, |_| Some(number.to_string()))
+    change_meta(params, TOKEN, |_| number.to_string())
 }
 
 /// The parameters of a notification of progress with the token of the caller.
@@ -60,7 +76,8 @@ pub fn subscription(params: &Bytes) -> Option<u64> {
 #[must_use]
 pub fn with_subscription(json: &Bytes, known_by: &Bytes) -> Option<Bytes> {
     let known_by = str::from_utf8(known_by).ok()?;
-    change_meta(json, SUBSCRIPTION, |_| Some(known_by.to_owned())).map(|(json, _)| json)
+    let changed = change_meta(json, SUBSCRIPTION, |_| known_by.to_owned());
+    changed.ok().flatten().map(|(json, _)| json)
 }
 
 /// The number that JSON names, as a number or, as some servers write it, as a text.
@@ -71,20 +88,30 @@ pub fn number(json: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }
 
-/// The object with one member of its `_meta` changed, and what it was before.
+/// The object with one member of its `_meta` changed, and what it was before. None, if it has none.
 fn change_meta(
     json: &Bytes,
     name: &str,
-    change: impl FnOnce(&str) -> Option<String>,
-) -> Option<(Bytes, Bytes)> {
-    let mut object = Object::read(raw(json)?).ok()?;
-    let meta: Box<RawValue> = serde_json::from_str(object.get("_meta")?).ok()?;
-    let mut meta = Object::read(&meta).ok()?;
-    let before = meta.get(name)?.to_owned();
-    meta.set(name, change(&before)?);
+    change: impl FnOnce(&str) -> String,
+) -> Result<Option<(Bytes, Bytes)>, Unclear> {
+    let Some(mut object) = object(json)? else { return Ok(None) };
+    let Some(meta) = object.get("_meta").map(str::to_owned) else { return Ok(None) };
+    let Some(mut meta) = self::object(meta.as_bytes())? else { return Ok(None) };
+    let Some(before) = meta.get(name).map(str::to_owned) else { return Ok(None) };
+    meta.set(name, change(&before));
     let meta = meta.to_json();
     object.set("_meta", meta);
-    Some((Bytes::from(object.to_json()), Bytes::from(before)))
+    Ok(Some((Bytes::from(object.to_json()), Bytes::from(before))))
+}
+
+/// The members of an object. None, if it is another kind of value.
+fn object(json: &[u8]) -> Result<Option<Object<'_>>, Unclear> {
+    match raw(json).map(Object::read) {
+        Some(Ok(object)) => Ok(Some(object)),
+        // One that begins like an object is one to somebody.
+        _ if json.trim_ascii_start().starts_with(b"{") => Err(Unclear),
+        _ => Ok(None),
+    }
 }
 
 fn raw(json: &[u8]) -> Option<&RawValue> {
@@ -101,7 +128,7 @@ mod tests {
     #[test]
     fn tokens_are_replaced_and_put_back() {
         let params = Bytes::from(r#"{"a": 1.0,"_meta":{"x":[ 1 ],"progressToken":"t"}}"#);
-        let (changed, token) = take_token(&params, 17).unwrap();
+        let (changed, token) = take_token(&params, 17).unwrap().unwrap();
         assert_eq!(changed, r#"{"a":1.0,"_meta":{"x":[ 1 ],"progressToken":17}}"#);
         assert_eq!(token, r#""t""#);
         let progress = Bytes::from(r#"{"progressToken":17,"progress":0.50}"#);
@@ -111,10 +138,29 @@ mod tests {
             r#"{"progressToken":"t","progress":0.50}"#
         );
         for none in [r#"{}"#, r#"{"_meta":{}}"#, r#"{"progressToken":1}"#, r#"{"_meta":[]}"#] {
-            assert_eq!(take_token(&Bytes::from_static(none.as_bytes()), 1), None, "{none}");
+            assert_eq!(take_token(&Bytes::from_static(none.as_bytes()), 1), Ok(None), "{none}");
         }
         let escaped = Bytes::from(r#"{"\u005fmeta":{"progress\u0054oken":5}}"#);
-        assert_eq!(take_token(&escaped, 3).unwrap().1, "5");
+        assert_eq!(take_token(&escaped, 3).unwrap().unwrap().1, "5");
+    }
+
+    #[test]
+    fn a_token_that_readers_differ_about_is_unclear() {
+        let mut many = vec![r#""progressToken":1"#.to_owned()];
+        many.extend((0..crate::MAX_MEMBERS).map(|number| format!(r#""{number}":0"#)));
+        let many = format!(r#"{{"_meta":{{{}}}}}"#, many.join(","));
+        for params in [
+            r#"{"_meta":{"progressToken":1,"progressToken":2}}"#,
+            r#"{"_meta":{"progressToken":1,"progress\u0054oken":2}}"#,
+            r#"{"_meta":{"progressToken":1},"_meta":{}}"#,
+            r#"{"_meta":{},"\u005fmeta":{"progressToken":1}}"#,
+            r#"{"_meta":{"\ud800":0,"progressToken":1}}"#,
+            r#" {"\ud800":0,"_meta":{"progressToken":1}}"#,
+            many.as_str(),
+        ] {
+            let taken = take_token(&Bytes::copy_from_slice(params.as_bytes()), 1);
+            assert_eq!(taken, Err(Unclear), "{}", params.get(..60).unwrap_or(params));
+        }
     }
 
     #[test]
@@ -185,7 +231,7 @@ mod tests {
         fn a_token_is_the_only_thing_that_changes(params in any_params(), is_escaped: bool) {
             let json = written(&params, is_escaped);
             let expected = params["_meta"].get(TOKEN);
-            match (take_token(&json, 17), expected) {
+            match (take_token(&json, 17).unwrap(), expected) {
                 (None, None) => {}
                 (Some((changed, before)), Some(expected)) => {
                     prop_assert_eq!(&tree(&before), expected);

@@ -56,6 +56,16 @@ impl Envelope {
     }
 }
 
+/// What a message is, as far as it has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "JSON-RPC has no third kind")]
+pub enum Kind {
+    /// It has a method: a request or a notification.
+    Asks,
+    /// It has a result or an error, of which not all may have passed.
+    Answers,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
     Version,
@@ -177,6 +187,21 @@ impl Scan {
     pub fn id(&self) -> Option<&[u8]> {
         let is_known = self.places.get(Member::Id as usize).is_some_and(Option::is_some);
         self.kept.get(Member::Id as usize).filter(|_| is_known).map(Vec::as_slice)
+    }
+
+    /// What the message is, once that is known. An id alone says nothing: whoever asks chooses it.
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind> {
+        let has_passed =
+            |member: Member| self.places.get(member as usize).is_some_and(Option::is_some);
+        let has_begun = |member: Member| self.member == Some(member) || has_passed(member);
+        if has_passed(Member::Method) {
+            Some(Kind::Asks)
+        } else if has_begun(Member::Result) || has_begun(Member::Error) {
+            Some(Kind::Answers)
+        } else {
+            None
+        }
     }
 
     /// Looks at the next bytes. After an error, there is nothing to be said of others.
@@ -524,6 +549,26 @@ mod tests {
             assert_eq!(check(bytes, &[0, cut, bytes.len()]), is_message);
         }
         is_message
+    }
+
+    #[test]
+    fn what_a_message_is_is_known_as_soon_as_its_members_say_so() {
+        let kind = |text: &str| {
+            let mut scan = Scan::new();
+            scan.push(text.as_bytes()).unwrap();
+            scan.kind()
+        };
+        for (text, expected) in [
+            (r#"{"jsonrpc":"2.0","id":1"#, None),
+            (r#"{"jsonrpc":"2.0","id":1,"params":{"method":"x","result":1}"#, None),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{"method":"x"#, Some(Kind::Answers)),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{}"#, Some(Kind::Answers)),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x""#, Some(Kind::Asks)),
+            (r#"{"m\u0065thod":"x","id":1,"params":{"result":1"#, Some(Kind::Asks)),
+            (r#"{"id":1,"params":{},"method":"x"}"#, Some(Kind::Asks)),
+        ] {
+            assert_eq!(kind(text), expected, "{text}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use handback_server::gateway::bound::Budget;
 use handback_server::{Reload, Server, ServerConfig, StartError, Upstream, serve_stdio};
 use handback_tool::Registry;
 use serde::Serialize;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -181,6 +182,7 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         let catalog = collections::configured(sources, output)?;
         config = config.collections(catalog, settings.page_settings()?);
     }
+    config = config.withhold(settings.secret_variables());
     let upstreams = settings.upstreams(&config::text_variable)?;
     for upstream in upstreams.into_iter().chain(args.upstream.iter().cloned()) {
         config = config.upstream(upstream);
@@ -199,8 +201,11 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
     if args.stdio {
         // Standard output is the protocol's.
         let _log = Log::start();
-        let served = serve_stdio(config, collections::own_uid());
-        return runtime.block_on(served).map(|()| Exit::OK).map_err(failure);
+        let stop = stopping(&runtime)?;
+        let served = runtime.block_on(serve_stdio(config, collections::own_uid(), stop));
+        // What still reads standard input is not waited for.
+        runtime.shutdown_background();
+        return served.map(|()| Exit::OK).map_err(failure);
     }
     let identity = settings.identity_mode()?.name();
     let shown = Shown { data, socket: settings.unix_socket.clone(), shows_demo, identity };
@@ -305,6 +310,23 @@ async fn either(mut terminate: Signal, mut interrupt: Signal) {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+}
+
+/// Says when a process at standard streams is to end: every signal that asks for it is as good as the
+/// end of its input.
+pub(crate) fn stopping(runtime: &Runtime) -> Result<watch::Receiver<bool>, Failure> {
+    let _entered = runtime.enter();
+    let (terminate, interrupt) = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
+    let mut hangup = heard(SignalKind::hangup())?;
+    let (sender, stop) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = either(terminate, interrupt) => {}
+            _ = hangup.recv() => {}
+        }
+        sender.send_replace(true);
+    });
+    Ok(stop)
 }
 
 const NOT_LOOPBACK: &str = "identify callers ([identity] in the configuration), put a proxy that \

@@ -18,7 +18,7 @@ use crate::bearer::BearerArgs;
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::serve::{failure, log::Log};
+use crate::serve::{failure, log::Log, stopping};
 use crate::{collections, config, config_file, rings};
 
 /// Wraps of one command that run at once at most.
@@ -125,10 +125,11 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
     // Standard output is the protocol's.
     let _log = Log::start();
     let runtime = runtime()?;
+    let stop = stopping(&runtime)?;
     for number in 0..AT_ONCE_MAX {
         let ring = rings::find_or_make_in(&args.ring, Some(&data), output)?.ring;
         let config = wrapped(args, &settings, ring, &folder.join(number.to_string()))?;
-        let served = runtime.block_on(serve_stdio(config, collections::own_uid()));
+        let served = runtime.block_on(serve_stdio(config, collections::own_uid(), stop.clone()));
         match served {
             // Another one of the same command has this folder.
             Err(StartError::Store(OpenError::Locked)) => {}
@@ -152,7 +153,8 @@ fn connect(args: &WrapArgs, url: &str) -> Result<Exit, Failure> {
     // Standard output is the protocol's.
     let _log = Log::start();
     let runtime = runtime()?;
-    let served = runtime.block_on(connect_stdio(url.to_owned(), headers));
+    let stop = stopping(&runtime)?;
+    let served = runtime.block_on(connect_stdio(url.to_owned(), headers, stop));
     // What still reads standard input is not waited for.
     runtime.shutdown_background();
     served.map(|()| Exit::OK).map_err(failure)

@@ -62,7 +62,8 @@ struct Client {
     under_way: Arc<std::sync::Mutex<std::collections::HashMap<String, CancellationToken>>>,
 }
 
-/// Serves the client at the other end until it closes its end.
+/// Serves the client at the other end until it closes its end, or until `stop` says so. With its only
+/// client, the gateway is closed.
 ///
 /// # Errors
 ///
@@ -72,6 +73,7 @@ pub async fn serve(
     caller: Caller,
     input: impl AsyncRead + Unpin,
     mut output: impl AsyncWrite + Unpin + Send + 'static,
+    stop: watch::Receiver<bool>,
 ) -> Result<(), StdioError> {
     let (lines, mut waiting) = mpsc::channel::<Bytes>(WAITING_MAX);
     let writer = tokio::spawn(async move {
@@ -111,7 +113,10 @@ pub async fn serve(
         }
         Ok(())
     };
-    let ended = read.await;
+    let ended = tokio::select! {
+        ended = read => ended,
+        () = stopped(stop.clone()) => Ok(()),
+    };
     let gateway = client.gateway.clone();
     let under_way = Arc::clone(&client.under_way);
     let session = client.session.borrow().as_ref().map(Arc::downgrade);
@@ -130,7 +135,16 @@ pub async fn serve(
     if !is_over && tokio::time::timeout(LAST_WORDS, &mut writer).await.is_err() {
         writer.abort();
     }
+    gateway.close(stopped(stop)).await;
     ended
+}
+
+/// Resolves when somebody says so.
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    if stop.wait_for(|stop| *stop).await.is_err() {
+        // Nobody will.
+        std::future::pending().await
+    }
 }
 
 /// The next line that is not empty; nothing at the end.

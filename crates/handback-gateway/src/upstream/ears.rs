@@ -1,6 +1,8 @@
 //! Who hears what an upstream says.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +14,7 @@ use tokio::time::timeout;
 use super::faults::{Fault, Faults};
 use super::pending::{Calls, Pending, Route};
 use super::said::{Said, To};
-use super::{Heard, LineError, Spontaneous, frame, meta};
+use super::{Answer, Heard, LineError, Raw, Spontaneous, frame, meta};
 
 /// What a request of an upstream gets that nobody takes.
 const REFUSED: &[u8] = br#"{"code":-32601,"message":"nobody here answers this"}"#;
@@ -20,8 +22,25 @@ const REFUSED: &[u8] = br#"{"code":-32601,"message":"nobody here answers this"}"
 /// What a request of an upstream gets when whoever should answer has too much to do.
 const TOO_MUCH: &[u8] = br#"{"code":-32603,"message":"too many requests wait to be answered"}"#;
 
+/// What a request of an upstream gets that is too large to be passed on.
+const TOO_LARGE: &[u8] = br#"{"code":-32603,"message":"the request is larger than it may be"}"#;
+
 /// How an upstream says how far it is.
 const PROGRESS: &str = "notifications/progress";
+
+/// How an upstream of the older era says how far a task is.
+const TASK_STATUS: &str = "notifications/tasks/status";
+
+/// Tasks of the older era on one line whose progress finds its way at most; of those before, it is
+/// dropped. Clients look after far fewer at a time.
+const TASKS_MAX: usize = 256;
+
+/// Bytes of a result that says that a task was made, at most: it says little more.
+const TASK_BYTES_MAX: usize = 16 << 10;
+
+/// What a question gets whose progress could be taken for that of another one.
+const UNCLEAR: &[u8] =
+    br#"{"code":-32602,"message":"readers may differ about the progress token in `_meta`"}"#;
 
 /// How a peer takes a request back.
 const CANCELLED: &str = "notifications/cancelled";
@@ -40,6 +59,18 @@ pub(super) struct Ears {
     turn: Semaphore,
     /// Whether nobody can be asked but in a call.
     is_only_in_calls: AtomicBool,
+    /// Tasks of the older era: their progress comes after the answer that made them.
+    tasks: Mutex<VecDeque<Task>>,
+}
+
+/// A task of the older era that its client wants to hear the progress of.
+#[derive(Debug)]
+struct Task {
+    id: String,
+    /// The question that made it.
+    number: u64,
+    /// The JSON of the progress token that the caller chose.
+    token: Bytes,
 }
 
 impl Ears {
@@ -47,8 +78,18 @@ impl Ears {
         let (pending, faults) = (Pending::default(), Faults::new(name));
         let (takes_turns, turn) = (AtomicBool::new(false), Semaphore::new(1));
         let is_only_in_calls = AtomicBool::new(false);
-        let is_shared = false;
-        Self { pending, faults, spontaneous, era, is_shared, takes_turns, turn, is_only_in_calls }
+        let (is_shared, tasks) = (false, Mutex::default());
+        Self {
+            pending,
+            faults,
+            spontaneous,
+            era,
+            is_shared,
+            takes_turns,
+            turn,
+            is_only_in_calls,
+            tasks,
+        }
     }
 
     /// Ears of a line that several callers share, if they do. In the newer era nothing is different:
@@ -93,7 +134,14 @@ impl Ears {
         match said {
             Said::Answer { to, answer } => {
                 let is_wanted = match to {
-                    To::Number(number) => self.pending.end(number, Ok(answer)),
+                    To::Number(number) => {
+                        if self.may_make_task(&answer)
+                            && let Some(route) = self.pending.route(number)
+                        {
+                            self.remember_task(number, &route, &answer);
+                        }
+                        self.pending.end(number, Ok(answer))
+                    }
                     To::Unknown | To::Nobody => false,
                 };
                 if !is_wanted {
@@ -144,6 +192,12 @@ impl Ears {
         }
     }
 
+    /// An upstream asked something that is too large to be passed on. Returns what is sent in return.
+    pub(super) fn too_large(&self, id: &Id<'_>) -> Vec<u8> {
+        self.faults.note(Fault::TooLarge);
+        frame::answer(id, Err(TOO_LARGE))
+    }
+
     fn request(&self, id: Id<'static>, method: String, params: Option<Bytes>) -> Option<Vec<u8>> {
         if method == "ping" {
             return Some(pong(&id));
@@ -178,11 +232,28 @@ impl Ears {
             CANCELLED if self.era == Era::Modern => meta::member(params, "requestId"),
             _ => meta::subscription(params),
         });
+        if method == TASK_STATUS {
+            self.forget_task(params.as_ref());
+        }
         let known = number.and_then(|number| Some((number, self.pending.route(number)?)));
         let Some((number, route)) = known else {
             if self.is_shared {
                 return None;
             }
+            // Of a question that is over, whoever asked knows neither the number nor wants to hear it,
+            // unless it made a task.
+            let params = match method.as_str() {
+                PROGRESS => {
+                    match number.and_then(|number| self.of_task(number, params.as_ref()?)) {
+                        Some(params) => Some(params),
+                        None => {
+                            self.faults.note(Fault::Dropped);
+                            return None;
+                        }
+                    }
+                }
+                _ => params,
+            };
             // It goes the way of what it takes back, and not past it.
             let of_call = match self.pending.calls() {
                 Calls::One(Route { heard, .. })
@@ -214,6 +285,64 @@ impl Ears {
         is_over.then(|| frame::cancelled(number))
     }
 
+    /// Whether an answer may be one that makes a task of the older era, which somebody may hear of.
+    fn may_make_task(&self, answer: &Answer) -> bool {
+        let is_heard = self.era == Era::Legacy && !self.is_shared;
+        is_heard
+            && matches!(answer, Answer::Result(Raw::Memory(json)) if json.len() <= TASK_BYTES_MAX
+                && memchr::memmem::find(json, b"taskId").is_some())
+    }
+
+    /// Remembers who hears the progress of the task that an answer makes, if it makes one.
+    pub(super) fn remember_task(&self, number: u64, route: &Route, answer: &Answer) {
+        #[derive(serde::Deserialize)]
+        struct Created {
+            task: CreatedTask,
+        }
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct CreatedTask {
+            task_id: String,
+        }
+
+        let (Some(token), true) = (&route.token, self.may_make_task(answer)) else { return };
+        let Answer::Result(Raw::Memory(json)) = answer else { return };
+        let Ok(Created { task }) = serde_json::from_slice(json) else { return };
+        let mut tasks = self.tasks();
+        if tasks.len() >= TASKS_MAX {
+            tasks.pop_front();
+        }
+        tasks.push_back(Task { id: task.task_id, number, token: token.clone() });
+    }
+
+    /// The progress of a task, as whoever made it knows it.
+    fn of_task(&self, number: u64, params: &Bytes) -> Option<Bytes> {
+        let tasks = self.tasks();
+        let task = tasks.iter().find(|task| task.number == number)?;
+        meta::with_token(params, &task.token)
+    }
+
+    /// Forgets a task that has ended, if this says so.
+    fn forget_task(&self, params: Option<&Bytes>) {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Told {
+            task_id: String,
+            status: String,
+        }
+
+        let told = params.and_then(|params| serde_json::from_slice(params).ok());
+        let Some(Told { task_id, status }) = told else { return };
+        if matches!(status.as_str(), "completed" | "failed" | "cancelled") {
+            self.tasks().retain(|task| task.id != task_id);
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, VecDeque<Task>> {
+        // Every change of it is whole.
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether a server of the newer era ends a subscription by this.
     fn is_taken_back(
         &self,
@@ -234,6 +363,20 @@ impl Ears {
             Heard::Request { id, .. } => Some(frame::answer(id, Err(why))),
             Heard::Notification { .. } => None,
         }
+    }
+}
+
+/// Puts the number of a question into its parameters in the place of the progress token, and gives that.
+/// Where it is not clear what the token is, the question is not asked: it has this answer.
+pub(super) fn take_token(params: &mut Option<Bytes>, number: u64) -> Result<Option<Bytes>, Answer> {
+    let Some(before) = params else { return Ok(None) };
+    match meta::take_token(before, number) {
+        Ok(None) => Ok(None),
+        Ok(Some((changed, token))) => {
+            *before = changed;
+            Ok(Some(token))
+        }
+        Err(meta::Unclear) => Err(Answer::Error(Bytes::from_static(UNCLEAR))),
     }
 }
 

@@ -18,14 +18,14 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
-use super::ears::{Ears, is_call};
+use super::ears::{Ears, is_call, take_token};
 use super::events::{self, Events};
 use super::faults::Fault;
 use super::headers::{self, Kind};
 use super::pending::Route;
 use super::said::{Said, To, Unsaid};
 use super::spool::Limits;
-use super::{Answer, Ask, LineError, Raw, Spec, Spontaneous, frame, meta, standing};
+use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, frame, standing};
 
 /// Questions under way on one line at most: each may have a connection.
 const ASKED_MAX: usize = 4096;
@@ -35,6 +35,10 @@ const ASIDES_MAX: usize = 256;
 
 /// How long saying such a thing may take.
 const ASIDE_TIME: Duration = Duration::from_secs(10);
+
+/// How long a server may take to say that it does not know a session, of which it has just refused a
+/// question.
+const PING_TIME: Duration = Duration::from_secs(10);
 
 /// Bytes of the body of a refusal that are read: an error of JSON-RPC.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
@@ -69,6 +73,7 @@ pub(super) struct Shared {
     /// Whether there is a stream for what the upstream says by itself.
     pub(super) standing: watch::Sender<bool>,
     runtime: Handle,
+    ending: Ending,
     pub(super) closing: CancellationToken,
     pub(super) closed: CancellationToken,
     /// The upstream does not know the session any more.
@@ -90,6 +95,7 @@ impl Http {
         (url, configured): (&str, &[(String, String)]),
         era: Era,
         spontaneous: mpsc::Sender<Spontaneous>,
+        ending: &Ending,
     ) -> Result<Self, LineError> {
         let uri: Uri =
             url.parse().map_err(|_| LineError::Unreachable("its address is none".to_owned()))?;
@@ -104,7 +110,8 @@ impl Http {
             asides: Arc::new(Semaphore::new(ASIDES_MAX)),
             standing: watch::Sender::new(false),
             runtime: Handle::current(),
-            closing: CancellationToken::new(),
+            ending: ending.clone(),
+            closing: ending.of_line(),
             closed: CancellationToken::new(),
             is_gone: AtomicBool::new(false),
         };
@@ -139,7 +146,11 @@ impl Http {
             let told = told.await;
             if has_id {
                 // Even if that failed: it also ends the session.
-                tokio::spawn(standing::keep(Arc::clone(shared)));
+                let (kept, lasting) = (Arc::clone(shared), shared.ending.lasting());
+                tokio::spawn(async move {
+                    standing::keep(kept).await;
+                    drop(lasting);
+                });
             }
             told.map(|()| hello)
         };
@@ -163,11 +174,11 @@ impl Http {
             is_call: is_call(&ask.method),
         };
         let is_legacy = shared.ears.era() == Era::Legacy;
-        if is_legacy
-            && let Some(Some(changed)) =
-                params.as_ref().map(|params| meta::take_token(params, number))
-        {
-            (params, route.token) = (Some(changed.0), Some(changed.1));
+        if is_legacy {
+            route.token = match take_token(&mut params, number) {
+                Ok(token) => token,
+                Err(refusal) => return Ok(refusal),
+            };
         }
         let message = frame::request(number, &ask.method, params.as_deref());
         let mut under_way = UnderWay::begin(shared, number, &route)?;
@@ -377,10 +388,13 @@ impl Shared {
             Kind::Json => match Said::of(events::message(body, &self.limits).await?) {
                 Ok(Said::Answer { to, answer }) if is_to(to, &answer, asked.number) => {
                     self.ears.faults.good();
+                    self.ears.remember_task(asked.number, &asked.route, &answer);
                     Ok(asked.route.put_back(answer))
                 }
                 Err(Unsaid::TooLarge(_)) => Err(LineError::TooLarge),
-                Ok(_) => Err(LineError::Protocol("it answered something else")),
+                Ok(_) | Err(Unsaid::TooLargeRequest(_)) => {
+                    Err(LineError::Protocol("it answered something else"))
+                }
                 Err(Unsaid::Malformed) if self.ears.faults.malformed() => Err(self.broken()),
                 Err(Unsaid::Malformed) => Err(LineError::Protocol("its answer is no message")),
             },
@@ -407,6 +421,7 @@ impl Shared {
             match Said::of(whole) {
                 Ok(Said::Answer { to, answer }) if is_to(to, &answer, asked.number) => {
                     self.ears.faults.good();
+                    self.ears.remember_task(asked.number, &asked.route, &answer);
                     events.leave();
                     return Ok(asked.route.put_back(answer));
                 }
@@ -419,6 +434,7 @@ impl Shared {
                 }
                 Err(Unsaid::TooLarge(To::Nobody)) => self.ears.faults.note(Fault::TooLarge),
                 Err(Unsaid::TooLarge(_)) => return Err(LineError::TooLarge),
+                Err(Unsaid::TooLargeRequest(id)) => self.say_aside(self.ears.too_large(&id)),
                 Err(Unsaid::Malformed) if self.ears.faults.malformed() => return Err(self.broken()),
                 Err(Unsaid::Malformed) => {}
             }
@@ -456,6 +472,9 @@ impl Shared {
         match parts.status {
             StatusCode::OK if headers::kind(&parts.headers) == Kind::Events => Ok(body),
             StatusCode::OK => Err(LineError::Protocol("its stream has no events")),
+            // Many have no such route at all. If it is the session that they do not know, the next
+            // question is told so.
+            StatusCode::NOT_FOUND => Err(LineError::Refused(StatusCode::NOT_FOUND.as_u16())),
             status => Err(self.refusal(status)),
         }
     }
@@ -473,9 +492,13 @@ impl Shared {
         if is_about_us {
             return Err(match self.refusal(status) {
                 // It says so before it looks at the question: a new session can ask it.
-                LineError::Lost => LineError::Unreachable("it forgot the session".to_owned()),
+                LineError::Lost => forgotten(),
                 why => why,
             });
+        }
+        if status == StatusCode::BAD_REQUEST && self.is_forgotten().await {
+            self.forget();
+            return Err(forgotten());
         }
         if headers::kind(&parts.headers) == Kind::Json
             && let Ok(body) = Limited::new(body, REFUSAL_BYTES_MAX).collect().await
@@ -490,13 +513,30 @@ impl Shared {
         }
     }
 
+    /// Whether the upstream does not know the session any more, after it refused a question. Many say
+    /// that with 400, and with an error that looks like an answer; what is wrong with a question is
+    /// not wrong with a ping.
+    async fn is_forgotten(&self) -> bool {
+        if !self.has_session() {
+            return false;
+        }
+        let ping = frame::request(self.ears.pending.number(), "ping", None);
+        let pinged = timeout(PING_TIME, self.post(self.headers().clone(), ping)).await;
+        matches!(pinged, Ok(Ok((parts, _))) if matches!(parts.status.as_u16(), 400 | 404))
+    }
+
+    /// The upstream does not know the session any more.
+    fn forget(&self) {
+        self.is_gone.store(true, Ordering::Relaxed);
+        self.close();
+    }
+
     /// What a status means that is not the expected one.
     fn refusal(&self, status: StatusCode) -> LineError {
         tracing::debug!(upstream = %self.ears.name(), %status, "it refused");
         match status.as_u16() {
             404 if self.has_session() => {
-                self.is_gone.store(true, Ordering::Relaxed);
-                self.close();
+                self.forget();
                 LineError::Lost
             }
             429 => LineError::Busy,
@@ -523,6 +563,11 @@ impl Shared {
             self.closed.cancel();
         }
     }
+}
+
+/// Why a question was not looked at: a new session can ask it.
+fn forgotten() -> LineError {
+    LineError::Unreachable("it forgot the session".to_owned())
 }
 
 /// Whether an answer is the one to a question. An error without an id can be about nothing else than

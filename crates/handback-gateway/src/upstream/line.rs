@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::ears::Ears;
 use super::http::Http;
 use super::stdio::Stdio;
-use super::{Place, Raw, Spec, frame};
+use super::{Ending, Place, Raw, Spec, frame};
 
 /// How a line is begun.
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ pub enum LineError {
 }
 
 impl LineError {
-    pub(super) fn closed() -> Self {
+    pub(crate) fn closed() -> Self {
         Self::Unreachable("the line is closed".to_owned())
     }
 
@@ -198,13 +198,24 @@ impl Line {
         opening: Opening,
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Result<Self, LineError> {
+        Self::open_under(spec, opening, spontaneous, &Ending::default()).await
+    }
+
+    /// Opens a line that ends with all others that are opened under the same.
+    pub(crate) async fn open_under(
+        spec: &Spec,
+        opening: Opening,
+        spontaneous: mpsc::Sender<Spontaneous>,
+        ending: &Ending,
+    ) -> Result<Self, LineError> {
         let era = era_of(&opening);
         let way = match &spec.place {
             Place::Command { program, args, env } => {
-                Way::Stdio(Stdio::start(spec, (program, args, env), era, spontaneous)?)
+                let command = (program.as_str(), args.as_slice(), env.as_slice());
+                Way::Stdio(Stdio::start(spec, command, era, spontaneous, ending)?)
             }
             Place::Http { url, headers } => {
-                Way::Http(Http::new(spec, (url, headers), era, spontaneous)?)
+                Way::Http(Http::new(spec, (url, headers), era, spontaneous, ending)?)
             }
         };
         if let Opening::Bridged { .. } = opening {

@@ -7,6 +7,7 @@
 mod child;
 mod client;
 mod ears;
+mod ending;
 mod events;
 mod faults;
 mod frame;
@@ -21,6 +22,7 @@ mod spool;
 mod standing;
 mod stdio;
 
+pub(crate) use ending::Ending;
 use handback_wire::meta;
 pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
 pub use raw::Raw;

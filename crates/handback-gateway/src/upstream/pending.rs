@@ -122,6 +122,13 @@ impl Pending {
         self.table().waiting.get(&number).is_some_and(|waiting| waiting.answer.is_some())
     }
 
+    /// Whether a question is under way that was asked before the one of this number, subscriptions
+    /// aside.
+    pub(super) fn has_before(&self, number: u64) -> bool {
+        let table = self.table();
+        table.waiting.iter().any(|(known, waiting)| *known < number && !waiting.route.listens)
+    }
+
     /// Ends a question. Says whether somebody waited for it.
     pub(super) fn end(&self, number: u64, outcome: Outcome) -> bool {
         let mut table = self.table();

@@ -56,12 +56,24 @@ pub(super) enum To {
 }
 
 /// Why bytes say nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Unsaid {
     /// They are no message.
     Malformed,
     /// They are one that has to be in memory, and too large for that. It may be an answer.
     TooLarge(To),
+    /// They are a request that is too large in the same way. It can be refused.
+    TooLargeRequest(Id<'static>),
+}
+
+impl Unsaid {
+    /// Of a message that is too large.
+    pub(super) fn too_large(envelope: &Envelope) -> Self {
+        match envelope.message() {
+            Ok(Message::Request { id, .. }) => Self::TooLargeRequest(id.into_owned()),
+            _ => Self::TooLarge(To::of(envelope)),
+        }
+    }
 }
 
 impl Said {
@@ -70,7 +82,7 @@ impl Said {
         match whole {
             Whole::Memory(bytes) => Self::read(&bytes),
             Whole::File(file, envelope) => Self::read_large(file, &envelope),
-            Whole::Discarded(envelope) => Err(Unsaid::TooLarge(To::of(&envelope))),
+            Whole::Discarded(envelope) => Err(Unsaid::too_large(&envelope)),
             Whole::Malformed => Err(Unsaid::Malformed),
         }
     }
@@ -107,7 +119,7 @@ impl Said {
             (Ok(Message::Error { .. }), _, Some(range)) => {
                 Answer::Error(read(&file, range).ok_or(Unsaid::TooLarge(to))?)
             }
-            (Ok(_), ..) => return Err(Unsaid::TooLarge(To::Nobody)),
+            (Ok(_), ..) => return Err(Unsaid::too_large(envelope)),
             (Err(_), ..) => return Err(Unsaid::Malformed),
         };
         Ok(Self::Answer { to, answer })

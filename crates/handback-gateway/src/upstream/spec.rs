@@ -23,6 +23,10 @@ pub struct Spec {
     /// Whether all callers share one line of the older era. Then the upstream cannot ask anything on
     /// it, and what belongs to no question is heard by nobody.
     pub is_shared: bool,
+    /// Variables of this process that a program does not get, because they are secrets of others:
+    /// unless what is added to its environment sets them. Variables of Handback itself it never
+    /// gets in another way.
+    pub withheld: Vec<String>,
 }
 
 impl Spec {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use handback_wire::scan::{Envelope, Scan};
+use handback_wire::scan::{Envelope, Kind, Scan};
 
 use super::{LineError, Spec};
 
@@ -141,6 +141,14 @@ impl Gather {
     pub(super) fn id(&self) -> Option<&[u8]> {
         match &self.parts {
             Parts::Large(large) => large.sink.scan.as_ref()?.id(),
+            _ => None,
+        }
+    }
+
+    /// What a large message is, once that is known.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        match &self.parts {
+            Parts::Large(large) => large.sink.scan.as_ref()?.kind(),
             _ => None,
         }
     }

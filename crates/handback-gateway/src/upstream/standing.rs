@@ -87,6 +87,7 @@ async fn hear(shared: &Arc<Shared>, events: &mut Events) -> usize {
                 }
             }
             Err(Unsaid::TooLarge(_)) => shared.ears.faults.note(Fault::TooLarge),
+            Err(Unsaid::TooLargeRequest(id)) => shared.say_aside(shared.ears.too_large(&id)),
             Err(Unsaid::Malformed) if shared.ears.faults.malformed() => {
                 tracing::warn!(upstream = %shared.ears.name(), "it does not speak the protocol");
                 shared.close();

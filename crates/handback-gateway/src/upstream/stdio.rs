@@ -1,22 +1,24 @@
 //! A line to a program, over its standard input and output.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use handback_mcp::Era;
+use handback_wire::scan::Kind;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufWriter};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::ears::{Ears, is_call};
+use super::ears::{Ears, is_call, take_token};
 use super::faults::Fault;
 use super::pending::Route;
 use super::said::{Said, To, Unsaid};
 use super::spool::{Gather, Limits, Whole};
-use super::{Answer, Ask, LineError, Raw, Spec, Spontaneous, child, frame, meta};
+use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, child, frame, meta};
+use crate::gateway::own_params;
 
 /// Messages that wait to be written at most. A program that takes so few is stuck.
 const QUEUED_MAX: usize = 1024;
@@ -37,6 +39,13 @@ const PATIENCE: u64 = 2;
 /// How long the output of a program is read that has ended: another one may hold it open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long a program may take to answer the simplest question there is, when nothing was heard from it
+/// while another one took too long. Then it hangs.
+const PROBE_TIME: Duration = Duration::from_secs(10);
+
+/// How long a program may take nothing of what is written to it. Then it hangs.
+const WRITE_TIME: Duration = Duration::from_secs(60);
+
 /// How many messages are written at once.
 const WRITTEN_AT_ONCE: usize = 64;
 
@@ -48,6 +57,10 @@ pub(super) struct Stdio {
     draining: Draining,
     closing: CancellationToken,
     closed: CancellationToken,
+    heard: Arc<AtomicU64>,
+    /// Whether it is found out whether the program hears anything: one of this process does.
+    probes: bool,
+    is_probing: Arc<AtomicBool>,
 }
 
 /// Whether an answer is read to its end that is too large: the line may be given up before that, and who
@@ -58,32 +71,47 @@ impl Stdio {
     /// Starts the program.
     pub(super) fn start(
         spec: &Spec,
-        (program, args, env): (&str, &[String], &[(String, String)]),
+        command: (&str, &[String], &[(String, String)]),
         era: Era,
         spontaneous: mpsc::Sender<Spontaneous>,
+        ending: &Ending,
     ) -> Result<Self, LineError> {
-        let started = child::start(program, args, env)?;
+        let started = child::start(command, &spec.withheld)?;
         let ears = Arc::new(Ears::new(&spec.name, era, spontaneous).shared(spec.is_shared));
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
         let queue = Queue { sender, bytes: Arc::default() };
-        let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
+        let (closing, closed) = (ending.of_line(), CancellationToken::new());
         tokio::spawn(child::mutter(spec.name.clone(), started.stderr));
         let queued = (receiver, Arc::clone(&queue.bytes));
-        tokio::spawn(write(started.stdin, queued, closing.clone()));
-        let draining = Draining::default();
+        let name = spec.name.clone();
+        let (stdin, closing_too) = (started.stdin, closing.clone());
+        tokio::spawn(async move {
+            if let Err(Stuck) = write(stdin, queued, closing_too.clone(), WRITE_TIME).await {
+                tracing::warn!(upstream = %name, "it takes nothing of what is said to it");
+                closing_too.cancel();
+            }
+        });
+        let (draining, heard) = (Draining::default(), Arc::default());
         let reader = Reader {
             ears: Arc::clone(&ears),
             replies: queue.downgrade(),
             limits: Limits::of(spec),
             draining: Arc::clone(&draining),
+            heard: Arc::clone(&heard),
         };
-        let watched = child::watch(spec.name.clone(), started.child, closing.clone());
+        let group = child::group(&started.child);
+        let (name, child, hurry) = (spec.name.clone(), started.child, ending.hurry());
+        let watched = child::watch(name, child, closing.clone(), hurry);
         let (closing_too, closed_too) = (closing.clone(), closed.clone());
+        let lasting = ending.lasting();
         tokio::spawn(async move {
             reader.run(started.stdout, watched, closing_too).await;
+            child::end_rest(group).await;
             closed_too.cancel();
+            drop(lasting);
         });
-        Ok(Self { ears, queue, draining, closing, closed })
+        let is_probing = Arc::default();
+        Ok(Self { ears, queue, draining, closing, closed, heard, probes: true, is_probing })
     }
 
     /// A line over pipes of this process.
@@ -101,16 +129,22 @@ impl Stdio {
         let queue = Queue { sender, bytes: Arc::default() };
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
         let queued = (receiver, Arc::clone(&queue.bytes));
-        let writing = write(output, queued, closing.clone());
-        let (ears_too, replies) = (Arc::clone(&ears), queue.downgrade());
-        let draining = Draining::default();
-        let (limits, draining_too) = (Limits::in_process(), Arc::clone(&draining));
-        let reader = Reader { ears: ears_too, replies, limits, draining: draining_too };
+        // What is in this process takes what it is told, some time.
+        let writing = write(output, queued, closing.clone(), Duration::MAX);
+        let (draining, heard) = (Draining::default(), Arc::default());
+        let reader = Reader {
+            ears: Arc::clone(&ears),
+            replies: queue.downgrade(),
+            limits: Limits::in_process(),
+            draining: Arc::clone(&draining),
+            heard: Arc::clone(&heard),
+        };
         let (closing_too, closed_too) = (closing.clone(), closed.clone());
         tokio::spawn(async move {
             let writing = async {
-                writing.await;
-                std::future::pending().await
+                if writing.await.is_ok() {
+                    std::future::pending().await
+                }
             };
             // There is no program that could be watched: it is gone when nobody wants it.
             let watched = closing_too.clone().cancelled_owned();
@@ -120,7 +154,8 @@ impl Stdio {
             }
             closed_too.cancel();
         });
-        Self { ears, queue, draining, closing, closed }
+        let (probes, is_probing) = (false, Arc::default());
+        Self { ears, queue, draining, closing, closed, heard, probes, is_probing }
     }
 
     /// The handshake of the older era. Returns what the upstream says of itself.
@@ -161,16 +196,16 @@ impl Stdio {
         let pending = &self.ears.pending;
         let number = pending.number();
         let mut params = ask.params;
-        let token = params.as_ref().and_then(|params| meta::take_token(params, number));
-        let token = token.map(|(changed, token)| {
-            params = Some(changed);
-            token
-        });
+        let token = match take_token(&mut params, number) {
+            Ok(token) => token,
+            Err(refusal) => return Ok(refusal),
+        };
         let listens = ask.subscription.is_some() || ask.method == "subscriptions/listen";
         let Ask { heard, subscription, .. } = ask;
         let route = Route { heard, token, subscription, listens, is_call };
         let line = frame::line(frame::request(number, &ask.method, params.as_deref()));
         let answer = pending.wait(number, route)?;
+        let heard = self.heard.load(Ordering::Relaxed);
         if let Err(why) = self.queue.put(line, QUEUED_RESERVE) {
             pending.forget(number);
             return Err(why);
@@ -179,8 +214,34 @@ impl Stdio {
         match timeout(limit, answer).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(LineError::Lost),
-            Err(_) => Err(LineError::TimedOut),
+            Err(_) => {
+                self.probe(number, heard);
+                Err(LineError::TimedOut)
+            }
         }
+    }
+
+    /// A question took too long: finds out in the background whether the program hears anything, if
+    /// nothing was heard from it since, and ends the line if not.
+    fn probe(&self, number: u64, heard: u64) {
+        let is_silent = self.probes && self.heard.load(Ordering::Relaxed) == heard;
+        if !is_silent || self.is_probing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let probe = Probe {
+            ears: Arc::clone(&self.ears),
+            replies: self.queue.downgrade(),
+            closing: self.closing.clone(),
+            heard: Arc::clone(&self.heard),
+        };
+        let is_probing = Arc::clone(&self.is_probing);
+        tokio::spawn(async move {
+            if probe.is_stuck(number, heard).await {
+                tracing::warn!(upstream = %probe.ears.name(), "it does not hear anything");
+                probe.closing.cancel();
+            }
+            is_probing.store(false, Ordering::Relaxed);
+        });
     }
 
     /// Waits until an answer that is too large has ended, or the line.
@@ -234,6 +295,41 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// Finds out whether a program hears anything.
+struct Probe {
+    ears: Arc<Ears>,
+    replies: Replies,
+    closing: CancellationToken,
+    heard: Arc<AtomicU64>,
+}
+
+impl Probe {
+    /// Whether the program says nothing to what every program answers at once, and has nothing else
+    /// to do: one that does one thing at a time may be at a question that was asked before the one
+    /// of this number. That one says so itself when it takes too long.
+    async fn is_stuck(&self, number: u64, heard: u64) -> bool {
+        let pending = &self.ears.pending;
+        let probe = pending.number();
+        let Ok(answer) = pending.wait(probe, Route::default()) else { return false };
+        let question = match self.ears.era() {
+            Era::Legacy => frame::request(probe, "ping", None),
+            _ => {
+                let params = own_params(Era::Modern, None);
+                frame::request(probe, "server/discover", Some(&params))
+            }
+        };
+        // If it does not even fit, the program is all the more stuck.
+        self.replies.put(question);
+        let is_answered = tokio::select! {
+            answered = timeout(PROBE_TIME, answer) => answered.is_ok(),
+            () = self.closing.cancelled() => true,
+        };
+        pending.forget(probe);
+        let is_silent = !is_answered && self.heard.load(Ordering::Relaxed) == heard;
+        is_silent && !pending.has_before(number)
+    }
+}
+
 /// What waits to be written.
 #[derive(Debug)]
 struct Queue {
@@ -284,12 +380,17 @@ impl Replies {
     }
 }
 
-/// Writes what waits, until nothing does and nobody can say anything any more; then the input ends.
+/// The other end takes nothing.
+struct Stuck;
+
+/// Writes what waits, until nothing does and nobody can say anything any more; then the input ends. It
+/// may be broken then, or the program takes nothing of it for too long.
 async fn write(
     stdin: impl AsyncWrite + Unpin,
     (mut queue, bytes): (mpsc::Receiver<Bytes>, Arc<AtomicUsize>),
     closing: CancellationToken,
-) {
+    patience: Duration,
+) -> Result<(), Stuck> {
     let mut stdin = BufWriter::with_capacity(READ_BYTES, stdin);
     let mut batch = Vec::new();
     loop {
@@ -302,18 +403,37 @@ async fn write(
             break;
         }
         for message in batch.drain(..) {
-            let written = stdin.write_all(&message).await;
+            let written = write_whole(&mut stdin, &message, patience).await;
             bytes.fetch_sub(message.len(), Ordering::Relaxed);
-            if written.is_err() {
-                return;
+            if !written? {
+                return Ok(());
             }
         }
-        if stdin.flush().await.is_err() {
-            return;
+        match timeout(patience, stdin.flush()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Ok(()),
+            Err(_) => return Err(Stuck),
         }
     }
     // A pipe within this process does not end by being dropped.
     let _ = stdin.shutdown().await;
+    Ok(())
+}
+
+/// Writes a message, as slowly as it is taken. Says whether that went well.
+async fn write_whole(
+    stdin: &mut (impl AsyncWrite + Unpin),
+    mut message: &[u8],
+    patience: Duration,
+) -> Result<bool, Stuck> {
+    while !message.is_empty() {
+        match timeout(patience, stdin.write(message)).await {
+            Ok(Ok(written @ 1..)) => message = message.get(written..).unwrap_or_default(),
+            Ok(_) => return Ok(false),
+            Err(_) => return Err(Stuck),
+        }
+    }
+    Ok(true)
 }
 
 /// Reads what the program says.
@@ -322,6 +442,8 @@ struct Reader {
     replies: Replies,
     limits: Arc<Limits>,
     draining: Draining,
+    /// How often something was heard, whatever it was.
+    heard: Arc<AtomicU64>,
 }
 
 /// The program says nothing sensible any more.
@@ -350,7 +472,9 @@ impl Reader {
         };
         let until_gone = async {
             gone.cancelled().await;
-            sleep(LAST_WORDS).await;
+            if !closing.is_cancelled() {
+                sleep(LAST_WORDS).await;
+            }
         };
         tokio::join!(
             async {
@@ -384,6 +508,7 @@ impl Reader {
             if !matches!(stdout.read_buf(&mut buffer).await, Ok(1..)) {
                 return Ok(());
             }
+            self.heard.fetch_add(1, Ordering::Relaxed);
             while let Some(at) = memchr::memchr(b'\n', buffer.get(looked_at..).unwrap_or_default())
             {
                 let line = buffer.split_to(looked_at + at + 1).freeze();
@@ -425,6 +550,7 @@ impl Reader {
                     self.ears.pending.end(number, Err(LineError::TooLarge));
                 }
             }
+            Err(Unsaid::TooLargeRequest(id)) => self.replies.put(self.ears.too_large(&id)),
             Err(Unsaid::Malformed) if self.ears.faults.malformed() => return Err(Broken),
             Err(Unsaid::Malformed) => {}
         }
@@ -443,7 +569,9 @@ impl Reader {
             large.why = Some(why);
         }
         let number = large.gather.id().and_then(|id| meta::number(str::from_utf8(id).ok()?));
-        if let Some(number) = number {
+        // The id of something that the program asks is none of ours, whatever it looks like.
+        let kind = large.gather.kind();
+        if let (Some(number), Some(Kind::Answers)) = (number, kind) {
             match &large.why {
                 Some(why) if self.ears.pending.end(number, Err(why.clone())) => {
                     self.replies.put(frame::cancelled(number));
@@ -458,6 +586,7 @@ impl Reader {
         // Whose answer it is may stand at its end. If it is known, nothing is known of the others.
         if let (None, Some((only, _))) = (number, self.ears.pending.only())
             && only <= large.last
+            && kind != Some(Kind::Asks)
         {
             self.ears.pending.end(only, Err(LineError::TooLarge));
         }
@@ -470,9 +599,15 @@ impl Reader {
         self.draining.send_replace(false);
         match (large.gather.finish().await, why) {
             (Ok(Whole::Discarded(envelope)), why) => {
-                self.ears.faults.note(if why.is_some() { Fault::TooLarge } else { Fault::Unasked });
-                if let (To::Number(number), Some(why)) = (To::of(&envelope), why) {
-                    self.ears.pending.end(number, Err(why));
+                match (Unsaid::too_large(&envelope), why) {
+                    (Unsaid::TooLargeRequest(id), _) => self.replies.put(self.ears.too_large(&id)),
+                    (Unsaid::TooLarge(to), Some(why)) => {
+                        self.ears.faults.note(Fault::TooLarge);
+                        if let To::Number(number) = to {
+                            self.ears.pending.end(number, Err(why));
+                        }
+                    }
+                    _ => self.ears.faults.note(Fault::Unasked),
                 }
                 Ok(())
             }
@@ -494,5 +629,146 @@ struct LargeLine {
 impl LargeLine {
     fn new(limits: &Arc<Limits>) -> Self {
         Self { gather: Gather::new(Arc::clone(limits)), why: None, last: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use tokio::io::{AsyncBufReadExt as _, BufReader, DuplexStream};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Bytes that fit between the two.
+    const BETWEEN: usize = 1 << 10;
+
+    /// Longer than anything here takes, by a clock that does not wait.
+    const LONG: Duration = Duration::from_secs(600);
+
+    /// A line that is looked after as one to a program is, and the program.
+    fn line(era: Era) -> (Arc<Stdio>, DuplexStream) {
+        let (ours, theirs) = tokio::io::duplex(BETWEEN);
+        let (spontaneous, _) = mpsc::channel(1);
+        let mut stdio = Stdio::over("peer", tokio::io::split(ours), era, spontaneous);
+        stdio.probes = true;
+        (Arc::new(stdio), theirs)
+    }
+
+    /// Asks something that nobody answers.
+    async fn ask(stdio: &Stdio, limit: Duration) -> Result<Answer, LineError> {
+        let ask = Ask {
+            method: "tools/call".to_owned(),
+            params: None,
+            headers: Vec::new(),
+            heard: None,
+            subscription: None,
+            time_limit: None,
+        };
+        stdio.ask(ask, limit).await
+    }
+
+    /// A program that reads everything, and answers what it is asked by these methods. Gives those that
+    /// it was asked.
+    fn answering(
+        program: DuplexStream,
+        methods: &'static [&str],
+    ) -> mpsc::UnboundedReceiver<String> {
+        let (sender, asked) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let (input, mut output) = tokio::io::split(program);
+            let mut lines = BufReader::new(input).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let message: Value = serde_json::from_str(&line).unwrap();
+                let method = message["method"].as_str().unwrap().to_owned();
+                if methods.contains(&method.as_str()) {
+                    let id = &message["id"];
+                    let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n");
+                    output.write_all(answer.as_bytes()).await.unwrap();
+                }
+                let _ = sender.send(method);
+            }
+        });
+        asked
+    }
+
+    /// How long it took until the line was closed, if it was.
+    async fn closed(stdio: &Stdio) -> Option<Duration> {
+        let began = Instant::now();
+        timeout(LONG, stdio.closing.cancelled()).await.ok().map(|()| began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_hears_nothing_is_given_up() {
+        for (era, probe) in [(Era::Legacy, "ping"), (Era::Modern, "server/discover")] {
+            let (stdio, program) = line(era);
+            let mut asked = answering(program, &[]);
+            let why = ask(&stdio, Duration::from_secs(1)).await.unwrap_err();
+            assert_eq!(why, LineError::TimedOut);
+            assert_eq!(closed(&stdio).await, Some(PROBE_TIME));
+            let mut methods = Vec::new();
+            while let Ok(method) = asked.try_recv() {
+                methods.push(method);
+            }
+            assert!(methods.iter().any(|method| method == probe), "{methods:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_is_only_slow_goes_on() {
+        let (stdio, program) = line(Era::Legacy);
+        let _asked = answering(program, &["ping"]);
+        assert_eq!(ask(&stdio, Duration::from_secs(1)).await.unwrap_err(), LineError::TimedOut);
+        assert_eq!(closed(&stdio).await, None);
+        // Nor is one asked that was heard meanwhile.
+        let (stdio, mut program) = line(Era::Legacy);
+        let said = br#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
+        let saying = async {
+            sleep(Duration::from_millis(500)).await;
+            program.write_all(&[said.as_slice(), b"\n"].concat()).await.unwrap();
+        };
+        let (answered, ()) = tokio::join!(ask(&stdio, Duration::from_secs(1)), saying);
+        assert_eq!(answered.unwrap_err(), LineError::TimedOut);
+        assert_eq!(closed(&stdio).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_may_be_at_what_was_asked_before() {
+        let (stdio, program) = line(Era::Legacy);
+        let _asked = answering(program, &[]);
+        let before = Arc::clone(&stdio);
+        let before = tokio::spawn(async move { ask(&before, Duration::from_secs(100)).await });
+        tokio::task::yield_now().await;
+        assert_eq!(ask(&stdio, Duration::from_secs(1)).await.unwrap_err(), LineError::TimedOut);
+        assert_eq!(before.await.unwrap().unwrap_err(), LineError::TimedOut);
+        assert_eq!(closed(&stdio).await, Some(PROBE_TIME), "after the one before took too long");
+    }
+
+    /// Writes a large message to a program.
+    async fn written(output: DuplexStream) -> Result<(), Stuck> {
+        let (sender, receiver) = mpsc::channel(1);
+        sender.send(Bytes::from(vec![b'x'; 4 * READ_BYTES])).await.unwrap();
+        drop(sender);
+        write(output, (receiver, Arc::default()), CancellationToken::new(), WRITE_TIME).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_takes_nothing_is_given_up() {
+        let (ours, _theirs) = tokio::io::duplex(BETWEEN);
+        let began = Instant::now();
+        assert!(written(ours).await.is_err());
+        assert_eq!(began.elapsed(), WRITE_TIME);
+        // One that takes little at a time has time.
+        let (ours, mut theirs) = tokio::io::duplex(BETWEEN);
+        let reading = tokio::spawn(async move {
+            let mut taken = 0;
+            while let Ok(length @ 1..) = theirs.read(&mut [0; BETWEEN]).await {
+                taken += length;
+                sleep(WRITE_TIME / 2).await;
+            }
+            taken
+        });
+        assert!(written(ours).await.is_ok());
+        assert_eq!(reading.await.unwrap(), 4 * READ_BYTES);
     }
 }

@@ -6,7 +6,7 @@ use handback_gateway::upstream::{Answer, Ask, Line, LineError, Opening, Raw, Spe
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::world::{LONG, World, ask, bytes, ended, peer, process, result};
+use crate::world::{LONG, World, ask, bytes, ended, legacy, peer, process, result};
 
 async fn closed(line: &Line) {
     tokio::time::timeout(LONG, line.closed()).await.unwrap();
@@ -151,6 +151,24 @@ async fn what_cannot_be_set_aside_is_told_of() {
 }
 
 #[tokio::test]
+async fn a_large_request_is_no_answer_to_a_question_with_its_id() {
+    let spool = std::env::temp_dir();
+    for (spool, answer_bytes_max) in
+        [("/dev/null/folder".into(), 4 << 20), (spool.clone(), 4 << 20), (spool, 1 << 19)]
+    {
+        let spec = Spec { memory_bytes_max: 1 << 16, spool, answer_bytes_max, ..peer() };
+        for opening in [legacy(), Opening::Modern] {
+            let world = World::open(&spec, opening).await.unwrap();
+            for method_last in [false, true] {
+                let params = json!({"bytes": 1 << 20, "method_last": method_last});
+                let told = world.ask("asks_much", params).await.unwrap();
+                assert_eq!(told["error"]["code"], -32603, "{method_last} {:?}", spec.spool);
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_program_that_does_not_read_makes_nobody_wait() {
     let world = World::open(&peer(), Opening::Modern).await.unwrap();
     world.ask("deaf", json!({})).await.unwrap();
@@ -179,6 +197,22 @@ async fn a_program_that_does_not_end_is_ended() {
     let pid = process(&world.ask("stubborn", json!({})).await.unwrap());
     drop(world);
     ended(pid).await;
+}
+
+#[tokio::test]
+async fn what_a_program_leaves_behind_is_ended() {
+    for stubborn in [false, true] {
+        let world = World::open(&peer(), Opening::Modern).await.unwrap();
+        let left = world.ask("leaves", json!({"stubborn": stubborn})).await.unwrap();
+        assert_eq!(world.ask("dies", json!({})).await.unwrap_err(), LineError::Lost);
+        closed(&world.line).await;
+        ended(process(&left)).await;
+        // Also where the program ends because its input did.
+        let world = World::open(&peer(), Opening::Modern).await.unwrap();
+        let left = world.ask("leaves", json!({"stubborn": stubborn})).await.unwrap();
+        drop(world);
+        ended(process(&left)).await;
+    }
 }
 
 #[tokio::test]

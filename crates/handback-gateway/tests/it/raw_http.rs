@@ -513,3 +513,65 @@ async fn a_request_of_the_server_is_answered_with_the_session() {
     answer.answer(202, JSON, "").await;
     answering.await.unwrap().unwrap();
 }
+
+/// What servers made with the common libraries say of a session that they do not know.
+const NO_SESSION: &str = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
+
+#[tokio::test]
+async fn a_session_that_is_refused_with_400_is_gone() {
+    for status in [400, 404] {
+        let mut web = Web::start().await;
+        let spec = web.spec();
+        let world = begin(&mut web, &spec).await;
+        standing(&mut web).await.answer(405, "text/plain", "").await;
+        let answer = asking(&world, ask("tools/call", json!({})));
+        web.next().await.answer(400, JSON, NO_SESSION).await;
+        let ping = web.next().await;
+        assert_eq!(ping.message["method"], "ping");
+        assert_eq!(ping.header("mcp-session-id"), Some("s-1"));
+        ping.answer(status, JSON, NO_SESSION).await;
+        let why = answer.await.unwrap().unwrap_err();
+        assert_eq!(why, LineError::Unreachable("it forgot the session".to_owned()), "{status}");
+        assert!(why.nothing_happened() && world.line.is_closed());
+        // What is not known is not ended either.
+        tokio::time::timeout(LONG, world.line.closed()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_is_refused_with_400_has_its_answer() {
+    let mut web = Web::start().await;
+    let spec = web.spec();
+    let world = begin(&mut web, &spec).await;
+    standing(&mut web).await.answer(405, "text/plain", "").await;
+    let answer = asking(&world, ask("tools/call", json!({})));
+    web.next().await.answer(400, JSON, NO_SESSION).await;
+    let ping = web.next().await;
+    let pong = message(ping.id(), "{}");
+    ping.answer(200, JSON, pong).await;
+    assert!(matches!(answer.await.unwrap().unwrap(), Answer::Error(_)));
+    assert!(!world.line.is_closed());
+}
+
+#[tokio::test]
+async fn a_server_without_a_standing_stream_keeps_its_session() {
+    let mut web = Web::start().await;
+    let spec = web.spec();
+    let world = begin(&mut web, &spec).await;
+    standing(&mut web).await.answer(404, "text/plain", "Cannot GET /mcp").await;
+    for _ in 0..3 {
+        let answer = asking(&world, ask("tools/call", json!({})));
+        let request = web.next().await;
+        assert_eq!(request.message["method"], "tools/call", "nobody begins anew, nor asks again");
+        assert_eq!(request.header("mcp-session-id"), Some("s-1"));
+        let body = message(request.id(), "[1]");
+        request.answer(200, JSON, body).await;
+        assert_eq!(result(answer.await.unwrap().unwrap()), b"[1]");
+    }
+    assert!(!world.line.is_closed());
+    // A question tells that it is gone.
+    let answer = asking(&world, ask("tools/call", json!({})));
+    web.next().await.answer(404, "text/plain", "").await;
+    let why = answer.await.unwrap().unwrap_err();
+    assert!(why.nothing_happened() && world.line.is_closed(), "{why:?}");
+}

@@ -72,6 +72,47 @@ async fn progress_finds_the_caller_whatever_token_it_chose() {
 }
 
 #[tokio::test]
+async fn progress_of_what_is_over_is_dropped() {
+    for opening in [legacy(), Opening::Modern] {
+        let mut world = World::open(&peer(), opening).await.unwrap();
+        let params = json!({"_meta": {"progressToken": "mine"}});
+        let (asked, mut heard) = ask_heard("late", params);
+        world.line.ask(asked).await.unwrap();
+        let (method, _) = notification(Some(world.next().await));
+        assert_eq!(method, "notifications/tools/list_changed");
+        assert!(heard.recv().await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn progress_of_a_task_is_heard_until_it_ends() {
+    let mut world = World::open(&peer(), legacy()).await.unwrap();
+    world.ask("chore", json!({"_meta": {"progressToken": "mine"}})).await.unwrap();
+    for _ in 0..2 {
+        let (method, params) = notification(Some(world.next().await));
+        assert_eq!(method, "notifications/progress");
+        assert_eq!(params, json!({"progressToken": "mine", "progress": 1}));
+        assert_eq!(notification(Some(world.next().await)).0, "notifications/tasks/status");
+    }
+    let (method, _) = notification(Some(world.next().await));
+    assert_eq!(method, "notifications/tools/list_changed", "its last progress is for nobody");
+}
+
+#[tokio::test]
+async fn a_question_with_an_unclear_token_is_not_asked() {
+    for opening in [legacy(), Opening::Modern] {
+        let world = World::open(&peer(), opening).await.unwrap();
+        let params = r#"{"_meta":{"progressToken":7,"progressToken":7},"text":"1"}"#;
+        let asked = Ask { params: Some(Bytes::from(params)), ..ask("text", json!({})) };
+        let Answer::Error(error) = world.line.ask(asked).await.unwrap() else { panic!("an error") };
+        let error: serde_json::Value = serde_json::from_slice(&error).unwrap();
+        assert_eq!(error["code"], -32602);
+        // And the next one is.
+        world.ask("pid", json!({})).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_request_belongs_to_the_only_question() {
     let world = World::open(&peer(), legacy()).await.unwrap();
     let (asked, mut heard) = ask_heard("asks", json!({}));

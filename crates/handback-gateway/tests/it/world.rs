@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use handback_gateway::upstream::{Answer, Ask, Heard, Line, LineError, Opening, Place, Raw, Spec};
 use handback_page::json::ByteSource as _;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::Pid;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -22,6 +22,7 @@ pub(crate) fn spec(place: Place) -> Spec {
         memory_bytes_max: 1 << 20,
         spool: std::env::temp_dir(),
         is_shared: false,
+        withheld: Vec::new(),
     }
 }
 
@@ -112,10 +113,16 @@ pub(crate) fn process(pid: &Value) -> Pid {
     Pid::from_raw(i32::try_from(pid.as_i64().unwrap()).unwrap()).unwrap()
 }
 
-/// Waits until a process is gone.
+/// Waits until a process is gone, whether somebody asked what became of it or not.
 pub(crate) async fn ended(process: Pid) {
+    let is_there = || {
+        let path = format!("/proc/{}/stat", process.as_raw_nonzero());
+        let stat = std::fs::read_to_string(path).unwrap_or_default();
+        // Behind its name, which is in brackets.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    };
     let ended = async {
-        while test_kill_process(process).is_ok() {
+        while is_there() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

@@ -261,3 +261,12 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn secrets_are_known_by_their_variables() {
+    let text = "[collections]\norders = \"postgres://db/shop#orders\"\n\
+                [upstreams.a]\nurl = \"http://a/\"\nheaders = { x = \"env:A\", y = \"plain\" }\n\
+                [upstreams.b]\ncommand = [\"b\"]\nenv = { C = \"env:B\", D = \"file:/env:X\" }\n";
+    assert_eq!(parse(text).unwrap().secret_variables(), ["A", "B", "PGPASSWORD"]);
+    assert!(Settings::default().secret_variables().is_empty());
+}

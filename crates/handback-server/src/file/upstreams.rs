@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::FileError;
 use super::settings::Settings;
-use super::values::{Parsed, Within};
+use super::values::{Parsed, Source, Within};
 use crate::config::Upstream;
 
 /// Characters of the name of an upstream at most: it is put before names of tools.
@@ -21,6 +21,9 @@ const NAME_CHARS_MAX: usize = 32;
 
 /// Bytes of a file with a secret at most.
 const SECRET_BYTES_MAX: usize = 64 << 10;
+
+/// The variable that has the password of databases.
+const DATABASE_PASSWORD: &str = "PGPASSWORD";
 
 /// `[upstreams.NAME]`: at a URL, or started by a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,9 +74,14 @@ impl Secret {
         if self.0.starts_with("env:") || self.0.starts_with("file:") { &self.0 } else { "…" }
     }
 
+    /// The variable that has it, if one does.
+    fn variable(&self) -> Option<&str> {
+        self.0.strip_prefix("env:")
+    }
+
     /// The value.
     fn value(&self, environment: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
-        if let Some(name) = self.0.strip_prefix("env:") {
+        if let Some(name) = self.variable() {
             return environment(name).ok_or_else(|| format!("there is no variable {name}"));
         }
         let Some(path) = self.0.strip_prefix("file:") else { return Ok(self.0.clone()) };
@@ -188,6 +196,18 @@ impl Settings {
             upstreams.push(Upstream { name, place, is_shared });
         }
         Ok(upstreams)
+    }
+
+    /// The variables that have secrets in them: those that `env:NAME` names, and the password of
+    /// databases, if there are any. What a server is started with has them only if it is to.
+    #[must_use]
+    pub fn secret_variables(&self) -> Vec<String> {
+        let of_upstreams = self.upstreams.values().flat_map(|upstream| {
+            upstream.headers.values().chain(upstream.env.values()).filter_map(Secret::variable)
+        });
+        let is_database = |source: &Source| source.as_str().starts_with("postgres");
+        let password = self.collections.values().any(is_database).then_some(DATABASE_PASSWORD);
+        of_upstreams.chain(password).map(str::to_owned).collect()
     }
 
     /// How results of such servers are treated.

@@ -17,7 +17,7 @@ pub(super) struct Served {
 }
 
 /// A client of the older era, in a session.
-struct Session<'a> {
+pub(super) struct Session<'a> {
     served: &'a Served,
     token: &'a str,
     id: String,
@@ -32,7 +32,12 @@ impl Served {
 
     /// Before an upstream that speaks so; `more` is configured of it.
     pub(super) fn before(speaks: &str, more: &str) -> Self {
-        let world = World::with(Sandbox::new());
+        Self::started(Sandbox::new(), speaks, more)
+    }
+
+    /// The same, in a sandbox whose variables the server has.
+    pub(super) fn started(sandbox: Sandbox, speaks: &str, more: &str) -> Self {
+        let world = World::with(sandbox);
         let sandbox = &world.sandbox;
         let token = |subject: &str| {
             let line = format!("identity add --subject {subject} --file identities");
@@ -63,6 +68,15 @@ impl Served {
         headers: &[(&str, &str)],
         message: &Value,
     ) -> (Option<String>, Vec<Value>) {
+        self.post_text(token, headers, &message.to_string())
+    }
+
+    fn post_text(
+        &self,
+        token: &str,
+        headers: &[(&str, &str)],
+        message: &str,
+    ) -> (Option<String>, Vec<Value>) {
         let bearer = format!("Bearer {token}");
         let mut all = vec![
             ("authorization", bearer.as_str()),
@@ -70,7 +84,7 @@ impl Served {
             ("accept", "application/json, text/event-stream"),
         ];
         all.extend(headers);
-        let answer = self.server.ask("POST /mcp", &all, message.to_string().as_bytes());
+        let answer = self.server.ask("POST /mcp", &all, message.as_bytes());
         let body = String::from_utf8(answer.body.clone()).unwrap();
         let events: Vec<_> = body.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
         let texts = if events.is_empty() { vec![body.as_str()] } else { events };
@@ -78,7 +92,7 @@ impl Served {
         (answer.headers.get("mcp-session-id").cloned(), messages.collect())
     }
 
-    fn begin<'a>(&'a self, token: &'a str) -> Session<'a> {
+    pub(super) fn begin<'a>(&'a self, token: &'a str) -> Session<'a> {
         let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25",
             "capabilities": {"elicitation": {}},
@@ -90,7 +104,7 @@ impl Served {
     }
 
     /// A call of the newer era.
-    fn call(&self, token: &str, tool: &str, arguments: &Value) -> Value {
+    pub(super) fn call(&self, token: &str, tool: &str, arguments: &Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments});
         self.ask(token, "tools/call", Some(tool), params)["result"].clone()
     }
@@ -123,7 +137,16 @@ impl Session<'_> {
         self.served.post(self.token, &headers, &message).1
     }
 
-    fn call(&self, tool: &str, arguments: &Value) -> Value {
+    /// The answer to a question with the text of its parameters.
+    fn ask_text(&self, method: &str, params: &str) -> Value {
+        let headers =
+            [("mcp-session-id", self.id.as_str()), ("mcp-protocol-version", "2025-11-25")];
+        let message =
+            format!(r#"{{"jsonrpc":"2.0","id":2,"method":"{method}","params":{params}}}"#);
+        self.served.post_text(self.token, &headers, &message).1.pop().unwrap()
+    }
+
+    pub(super) fn call(&self, tool: &str, arguments: &Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments});
         self.ask("tools/call", &params).pop().unwrap()["result"].clone()
     }
@@ -189,6 +212,34 @@ fn answers_and_progress_go_to_who_asked() {
         assert_eq!(text(&messages[1]["result"]), format!("slow {name}"));
     }
     assert_eq!(served.greeted().len(), 1);
+}
+
+#[test]
+fn nobody_puts_progress_into_the_call_of_another() {
+    let served = Served::new(SHARED);
+    let (alice, bob) = (served.begin(&served.alice), served.begin(&served.bob));
+    let heard = thread::scope(|scope| {
+        let slow = scope.spawn(|| {
+            let arguments = json!({"text": "of alice", "delay_ms": 3000});
+            let meta = json!({"progressToken": "hers"});
+            let call = json!({"name": "slow", "arguments": arguments, "_meta": meta});
+            alice.ask("tools/call", &call)
+        });
+        served.world.until_effect("slow of alice");
+        // Her question has one of the first numbers. What one reader takes for the token, another does
+        // not see.
+        for number in 1..30 {
+            let params = format!(
+                r#"{{"name":"slow","arguments":{{"text":"of bob"}},
+                    "_meta":{{"progressToken":0,"progressToken":{number}}}}}"#
+            );
+            let refused = bob.ask_text("tools/call", &params);
+            assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        }
+        slow.join().unwrap()
+    });
+    assert_eq!(heard.len(), 2, "her own progress, and the answer: {heard:?}");
+    assert_eq!(served.world.effects("slow"), ["slow of alice"]);
 }
 
 #[test]

@@ -7,11 +7,15 @@ asked to do wrong, it does wrong.
 Words behind that say more: `has:NAME`, a tool of that name; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
-is; `tasks`, it makes tasks; `deaf`, it never lists anything.
+is; `tasks`, it makes tasks; `deaf`, it never lists
+anything; `open`, a tool that shows its environment; `brief`, it says what it is and ends over
+the next question; `stubborn`, it writes down its process, and ends neither with
+its input nor when it is asked to.
 """
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -67,6 +71,8 @@ TOOLS = [
 TOOLS += [tool(word[4:], {}) for word in MORE if word.startswith("has:")]
 if "tasks" in MORE:
     TOOLS.append(tool("chore", {"bytes": NUMBER}))
+if "open" in MORE:
+    TOOLS.append(tool("environment", {}))
 
 
 def text(line):
@@ -111,6 +117,8 @@ def call(name, arguments, params, modern):
     if name == "chore":
         # What the task comes to is in its id.
         return {"resultType": "task", "taskId": f"chore-{arguments['bytes']}", "status": "working"}
+    if name == "environment":
+        return text(json.dumps(dict(os.environ)))
     if name == "learn":
         TOOLS.append(tool(arguments["name"], {}))
         return text("learnt")
@@ -240,6 +248,8 @@ def answer(message):
     method, params = message["method"], message.get("params") or {}
     meta = params.get("_meta") or {}
     modern = "io.modelcontextprotocol/protocolVersion" in meta and SPEAKS != "older"
+    if "brief" in MORE and method != "server/discover":
+        os._exit(3)
     if "gated" in MORE and method in ("server/discover", "initialize"):
         await_gate(method)
     if method == ("server/discover" if SPEAKS == "older" else "initialize") and SPEAKS != "both":
@@ -303,6 +313,9 @@ def serve(message):
 
 
 record("start")
+if "stubborn" in MORE:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    record(f"process {os.getpid()}")
 for line in sys.stdin:
     message = json.loads(line)
     if SPEAKS == "mute":
@@ -317,3 +330,5 @@ for line in sys.stdin:
         record("cancelled")
     if "id" in message:
         threading.Thread(target=serve, args=(message,), daemon=True).start()
+while "stubborn" in MORE:
+    time.sleep(1)

@@ -1,7 +1,8 @@
 //! Servers that do what they should not.
 
 use std::process::Command;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -37,6 +38,41 @@ fn one_that_dies_is_started_again() {
             assert_eq!(text(&result), "hello");
         }
     }
+}
+
+/// Questions that come while a program is of no use.
+const QUESTIONS: usize = 50;
+
+/// How often a program may be started for them.
+const STARTS_MAX: usize = 8;
+
+/// Asks many questions within two seconds: each has an answer that says why there is none.
+fn check_few_starts(world: &World, mut client: Client) {
+    let began = Instant::now();
+    for number in 0..QUESTIONS {
+        let id = client.send("resources/read", json!({"uri": format!("x://{number}")}));
+        let answer = client.receive();
+        assert_eq!(answer["id"], id, "{answer}");
+        let reason = answer["error"]["data"]["reason"].as_str().unwrap_or_default();
+        assert!(matches!(reason, "unreachable" | "lost"), "{answer}");
+        let next = Duration::from_millis(40) * u32::try_from(number).unwrap();
+        thread::sleep(next.saturating_sub(began.elapsed()));
+    }
+    let (starts, took) = (world.effects("start").len(), began.elapsed());
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!((1..=STARTS_MAX).contains(&starts), "{starts} starts in {took:?}");
+}
+
+#[test]
+fn one_that_ends_at_once_is_not_started_for_every_question() {
+    let world = World::new();
+    let record = world.sandbox.path("record");
+    let command = ["wrap", "--", "/bin/sh", "-c", "echo start >> \"$0\"", record.to_str().unwrap()];
+    let command = world.sandbox.command(&command);
+    check_few_starts(&world, Client::at(&world.sandbox, command, Era::Newest, json!({})));
+    // One that says what it is, and ends over everything else.
+    let world = World::speaking("newest brief");
+    check_few_starts(&world, world.client(Era::Newest));
 }
 
 #[test]

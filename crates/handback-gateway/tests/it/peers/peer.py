@@ -7,6 +7,7 @@ it writes bytes, so that a test knows which ones the line has to hand on.
 import json
 import os
 import signal
+import subprocess
 import sys
 
 out = sys.stdout.buffer
@@ -62,6 +63,26 @@ def progress(id, params):
     result(id, json.dumps({"token": token}))
 
 
+def late(id, params):
+    """Says how far it is when it is over."""
+    token = params["_meta"]["progressToken"]
+    result(id, "{}")
+    tell("notifications/progress", {"progressToken": token, "progress": 1})
+    tell("notifications/progress", {"progressToken": "of nobody", "progress": 1})
+    tell("notifications/tools/list_changed", {})
+
+
+def chore(id, params):
+    """Makes a task, and says how far that is, until it has ended and once more."""
+    token = params["_meta"]["progressToken"]
+    result(id, '{"task":{"taskId":"t","status":"working"}}')
+    for status in ("working", "completed"):
+        tell("notifications/progress", {"progressToken": token, "progress": 1})
+        tell("notifications/tasks/status", {"taskId": "t", "status": status})
+    tell("notifications/progress", {"progressToken": token, "progress": 2})
+    tell("notifications/tools/list_changed", {})
+
+
 def held(id, params):
     """Is answered by `release`."""
     seen.append(id)
@@ -83,6 +104,15 @@ def asks(id, params):
     """Asks something itself before it answers."""
     ask("s\u00e9rver-1", params.get("method", "sampling/createMessage"), {"n": 1})
     answers["s\u00e9rver-1"] = id
+
+
+def asks_much(id, params):
+    """Asks something large under the id of the question itself, and says what it was told."""
+    members = ['"method":"sampling/createMessage"', '"params":{"x":"%s"}' % ("y" * params["bytes"])]
+    if params.get("method_last"):
+        members.reverse()
+    answers[id] = id
+    say('{"jsonrpc":"2.0","id":%d,%s}' % (id, ",".join(members)))
 
 
 def malformed(id, params):
@@ -158,6 +188,13 @@ def pid(id, params):
     result(id, "%d" % os.getpid())
 
 
+def leaves(id, params):
+    """Starts another program, which may not want to end."""
+    script = 'trap "" TERM; ' if params.get("stubborn") else ""
+    left = subprocess.Popen(["sh", "-c", script + "sleep 1000 & wait"], stdin=subprocess.DEVNULL)
+    result(id, "%d" % left.pid)
+
+
 def deaf(id, params):
     """Reads nothing any more."""
     result(id, "{}")
@@ -176,6 +213,8 @@ told, answers = [], {}
 methods = {
     "tools/call": lambda id, params: globals()[params["name"]](id, params.get("arguments", params)),
     "subscriptions/listen": listen,
+    "server/discover": lambda id, params: result(id, "{}"),
+    "ping": lambda id, params: result(id, "{}"),
 }
 
 for line in sys.stdin.buffer:

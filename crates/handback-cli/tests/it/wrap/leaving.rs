@@ -1,0 +1,79 @@
+//! What becomes of programs when nobody needs them any more.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::shared::Served;
+use super::{ERAS, World, text};
+
+/// How long a program may be there that was told to go.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+
+/// The processes of the upstream that end only by force.
+#[track_caller]
+fn stubborn(world: &World) -> Vec<u32> {
+    world.until_effect("process");
+    let number = |line: &String| line.rsplit_once(' ').unwrap().1.parse().unwrap();
+    world.effects("process").iter().map(number).collect()
+}
+
+#[track_caller]
+fn until_gone(processes: &[u32]) {
+    let until = Instant::now() + GONE_WITHIN;
+    for process in processes {
+        // Nobody may have asked yet what became of it.
+        let is_there = || {
+            let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+        };
+        while is_there() {
+            assert!(Instant::now() < until, "{process} is left");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn with_the_end_of_its_input_a_wrapped_server_ends() {
+    for era in ERAS {
+        let world = World::speaking("both stubborn");
+        let mut client = world.client(era);
+        assert_eq!(text(&client.call("look", &json!({"text": "a"}))), "a");
+        let processes = stubborn(&world);
+        assert!(client.close().success());
+        until_gone(&processes);
+    }
+}
+
+#[test]
+fn with_a_signal_a_wrapped_server_ends() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let world = World::speaking("both stubborn");
+        let mut client = world.client(crate::mcp_client::Era::Older);
+        assert_eq!(text(&client.call("look", &json!({"text": "a"}))), "a");
+        let processes = stubborn(&world);
+        let wrap = Pid::from_raw(i32::try_from(client.pid()).unwrap()).unwrap();
+        kill_process(wrap, signal).unwrap();
+        until_gone(&processes);
+        // It ended by itself, and not by the signal.
+        assert!(client.close().success(), "{signal:?}");
+    }
+}
+
+#[test]
+fn with_the_gateway_its_servers_end() {
+    let served = Served::before("older stubborn", "");
+    // One for a session, and one for a caller without.
+    let session = served.begin(&served.alice);
+    assert_eq!(text(&session.call("look", &json!({"text": "a"}))), "a");
+    assert_eq!(text(&served.call(&served.bob, "look", &json!({"text": "b"}))), "b");
+    drop(session);
+    let Served { world, server, .. } = served;
+    let processes = stubborn(&world);
+    assert!(processes.len() >= 2, "{processes:?}");
+    assert_eq!(server.stop(), 0);
+    until_gone(&processes);
+}
