@@ -287,7 +287,7 @@ impl Gateway {
                     .budget(self.client_name(talk, &asked.params).as_deref(), &asked.name),
                 held: entered.held().clone(),
                 owner: talk.caller.principal().clone(),
-                now_ms: entered.now_ms(),
+                clock: Arc::clone(self.pipeline().clock()),
                 upstream: self.name_of(asked.target.which).to_owned(),
                 tool: asked.name.clone(),
             }),

@@ -7,7 +7,7 @@ use handback_identity::VerifiedPrincipal;
 use handback_page::json::ByteSource as _;
 use handback_store::Kv;
 use handback_store::held::{HeldError, HeldWriter, NewValue};
-use handback_tool::{CallHeld, Failure};
+use handback_tool::{CallHeld, Clock, Failure};
 use jsonschema::Validator;
 
 use crate::bound::{Bounding, Budget, Keep, Kept, NewPart, PartWriter, bound};
@@ -27,7 +27,8 @@ pub(crate) struct Holding {
     pub(crate) budget: Budget,
     pub(crate) held: CallHeld,
     pub(crate) owner: VerifiedPrincipal,
-    pub(crate) now_ms: u64,
+    /// A result is held from when it is there, which may be long after it was asked for.
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) upstream: String,
     pub(crate) tool: String,
 }
@@ -102,26 +103,27 @@ impl Keep for Holding {
             items: part.items.to_string(),
         };
         let new = NewValue::new(part.kind).note(note.to_bytes());
-        let writer = self.held.writer(&self.owner, new, &mut rand::rng(), self.now_ms)?;
-        Ok(Writer { writer, now_ms: self.now_ms })
+        let now_ms = self.clock.now_ms();
+        let writer = self.held.writer(&self.owner, new, &mut rand::rng(), now_ms)?;
+        Ok(Writer { writer, clock: Arc::clone(&self.clock) })
     }
 }
 
 /// Writes one part.
 pub(crate) struct Writer {
     writer: HeldWriter<Arc<dyn Kv>>,
-    now_ms: u64,
+    clock: Arc<dyn Clock>,
 }
 
 impl PartWriter for Writer {
     type Error = HeldError;
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), HeldError> {
-        self.writer.write(bytes, self.now_ms)
+        self.writer.write(bytes, self.clock.now_ms())
     }
 
     fn finish(self) -> Result<Kept, HeldError> {
-        let held = self.writer.finish(self.now_ms)?;
+        let held = self.writer.finish(self.clock.now_ms())?;
         let handle = held.handle().ok_or(HeldError::Gone)?;
         Ok(Kept { handle, until_ms: held.until() })
     }
@@ -129,6 +131,8 @@ impl PartWriter for Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use handback_identity::UnixPeers;
     use handback_store::faulty::{Fault, FaultPlan, FaultyDisk};
     use handback_store::held::{HeldOptions, HeldStore, LookUp};
@@ -139,13 +143,35 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000_000;
 
+    const MINUTE_MS: u64 = 60 * 1000;
+
+    /// Time that stands still until it is moved.
+    #[derive(Debug)]
+    struct Hand(AtomicU64);
+
+    impl Hand {
+        fn new() -> Arc<Self> {
+            Arc::new(Self(AtomicU64::new(NOW)))
+        }
+
+        fn later(&self, time_ms: u64) {
+            self.0.fetch_add(time_ms, Ordering::Relaxed);
+        }
+    }
+
+    impl Clock for Hand {
+        fn now_ms(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
     fn holding(kv: Arc<dyn Kv>, options: HeldOptions) -> Holding {
         let caller = UnixPeers::new("test").unwrap().caller(1);
         Holding {
             budget: Budget::bytes(8000),
             held: HeldStore::new(kv, options).unwrap(),
             owner: caller.principal().clone(),
-            now_ms: NOW,
+            clock: Hand::new(),
             upstream: "files".to_owned(),
             tool: "read".to_owned(),
         }
@@ -173,9 +199,28 @@ mod tests {
         assert_eq!(parts.len(), 3);
         for part in parts {
             let handle = Handle::parse(part["handle"].as_str().unwrap()).unwrap();
-            let found = holding.held.look_up(handle, &holding.owner, NOW).unwrap();
+            let found =
+                holding.held.look_up(handle, &holding.owner, holding.clock.now_ms()).unwrap();
             assert!(matches!(found, LookUp::Found(_)));
         }
+    }
+
+    fn memory() -> Arc<dyn Kv> {
+        Arc::new(handback_store::MemoryStore::new())
+    }
+
+    #[tokio::test]
+    async fn a_result_is_held_from_when_it_is_there() {
+        let hand = Hand::new();
+        let options = HeldOptions::new().idle_ms(60 * MINUTE_MS);
+        let holding = Holding { clock: hand.clone(), ..holding(memory(), options) };
+        // The call was let in, and takes its time.
+        hand.later(70 * MINUTE_MS);
+        let held = hold(&holding, result(20_000)).await.unwrap();
+        check(&holding, &held);
+        assert_eq!(held["_meta"][crate::bound::HELD_KEY][0]["until"], "2027-01-15T10:10:00Z");
+        hand.later(59 * MINUTE_MS);
+        check(&holding, &held);
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! Tasks: of upstreams, under ids of this gateway, and of the gateway itself.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use handback_mcp::wire::Object;
 use handback_page::json::ByteSource as _;
@@ -102,7 +104,7 @@ impl Gateway {
             budget: self.options().budget(client.as_deref(), tool),
             held: self.pipeline().held().clone(),
             owner: talk.caller.principal().clone(),
-            now_ms: self.pipeline().now().as_secs().saturating_mul(1000),
+            clock: Arc::clone(self.pipeline().clock()),
             upstream: upstream.to_owned(),
             tool: tool.to_owned(),
         }
