@@ -31,6 +31,8 @@ fuzz_target!(|data: &[u8]| {
     for part in &bounded.parts {
         check(part, original.as_ref(), &shelf);
     }
+    let kept: usize = shelf.0.iter().map(Vec::len).sum();
+    assert_eq!(kept as u64, bounded.held_bytes, "something is kept for nobody");
 });
 
 /// What was kept, in the order of its handles.
@@ -45,6 +47,11 @@ impl Keep for Shelf {
 
     fn part(&mut self, _part: &NewPart) -> Result<Writer<'_>, Infallible> {
         Ok(Writer(self, Vec::new()))
+    }
+
+    fn forget(&mut self, handle: Handle) {
+        let at = (0..self.0.len()).find(|number| self::handle(*number) == handle);
+        self.0[at.expect("what is forgotten was kept")].clear();
     }
 }
 

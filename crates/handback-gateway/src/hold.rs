@@ -7,10 +7,11 @@ use handback_identity::VerifiedPrincipal;
 use handback_page::json::ByteSource as _;
 use handback_store::Kv;
 use handback_store::held::{HeldError, HeldWriter, NewValue};
+use handback_token::Handle;
 use handback_tool::{CallHeld, Clock, Failure};
 use jsonschema::Validator;
 
-use crate::bound::{Bounding, Budget, Keep, Kept, NewPart, PartWriter, bound};
+use crate::bound::{Bounded, Bounding, Budget, Keep, Kept, NewPart, PartWriter, bound};
 use crate::note::HeldNote;
 use crate::upstream::Raw;
 
@@ -70,13 +71,14 @@ impl Holding {
             if let Some(output) = &cutting.output {
                 how = how.output_schema(output);
             }
-            bound(&raw, &how, &mut keep)
+            let bounded = bound(&raw, &how, &mut keep);
+            bounded.map(|bounded| Offered { keep, bounded: Some(bounded) })
         };
         let broke =
             || NotHeld::Refused("the call was made, but its result could not be held".to_owned());
         let cut = tokio::task::spawn_blocking(cut).await.map_err(|_| broke())?;
         match cut {
-            Ok(bounded) => Ok(bounded.result.into()),
+            Ok(offered) => offered.taken().ok_or_else(broke),
             Err(crate::bound::BoundError::Keep(HeldError::Quota { limit })) => {
                 Err(NotHeld::Refused(format!(
                     "the call was made, but its result is larger than what is still held for this \
@@ -107,6 +109,34 @@ impl Keep for Holding {
         let writer = self.held.writer(&self.owner, new, &mut rand::rng(), now_ms)?;
         Ok(Writer { writer, clock: Arc::clone(&self.clock) })
     }
+
+    fn forget(&mut self, handle: Handle) {
+        if let Err(error) = self.held.remove(handle, &self.owner, self.clock.now_ms()) {
+            tracing::debug!(%error, "a part that nobody knows of is held until it ends");
+        }
+    }
+}
+
+/// A result that was cut. If nobody takes it, because the call was cancelled or took too long, nobody
+/// knows the handles in it: what is held under them is given up.
+struct Offered {
+    keep: Holding,
+    bounded: Option<Bounded>,
+}
+
+impl Offered {
+    fn taken(mut self) -> Option<Bytes> {
+        self.bounded.take().map(|bounded| bounded.result.into())
+    }
+}
+
+/// Where it was cut, which may block; unless its caller left between that and the next step.
+impl Drop for Offered {
+    fn drop(&mut self) {
+        if let Some(bounded) = self.bounded.take() {
+            bounded.forget(&mut self.keep);
+        }
+    }
 }
 
 /// Writes one part.
@@ -136,7 +166,6 @@ mod tests {
     use handback_identity::UnixPeers;
     use handback_store::faulty::{Fault, FaultPlan, FaultyDisk};
     use handback_store::held::{HeldOptions, HeldStore, LookUp};
-    use handback_token::Handle;
     use serde_json::{Value, json};
 
     use super::*;
@@ -205,6 +234,10 @@ mod tests {
         }
     }
 
+    fn used(holding: &Holding) -> u64 {
+        holding.held.used_bytes(&holding.owner, NOW).unwrap()
+    }
+
     fn memory() -> Arc<dyn Kv> {
         Arc::new(handback_store::MemoryStore::new())
     }
@@ -230,7 +263,10 @@ mod tests {
             let disk = FaultyDisk::new(FaultPlan::new(at).fault(at, Fault::Full));
             let holding = holding(Arc::new(disk.open()), HeldOptions::new());
             match hold(&holding, result(20_000)).await {
-                Err(why) => assert_eq!(why, "the call was made, but its result could not be held"),
+                Err(why) => {
+                    assert_eq!(why, "the call was made, but its result could not be held");
+                    assert_eq!(used(&holding), 0, "held for nobody");
+                }
                 Ok(whole) => {
                     check(&holding, &whole);
                     assert!(disk.writes() <= at, "a write failed, and nobody was told");
@@ -242,6 +278,62 @@ mod tests {
             check(&holding, &hold(&holding, result(20_000)).await.unwrap());
         }
         assert!(refused >= 3, "{refused}");
+    }
+
+    #[tokio::test]
+    async fn what_is_over_the_quota_takes_none_of_it() {
+        let holding = holding(memory(), HeldOptions::new().per_principal_bytes(100_000));
+        let new = NewValue::new(crate::bound::TEXT);
+        holding.held.put(&holding.owner, new, &[b'x'; 30_000], &mut rand::rng(), NOW).unwrap();
+        let before = used(&holding);
+        // Two of three parts have room.
+        let why = hold(&holding, result(25_000)).await.unwrap_err();
+        assert!(why.contains("at most 100000 bytes in all"), "{why}");
+        assert_eq!(used(&holding), before);
+        check(&holding, &hold(&holding, result(15_000)).await.unwrap());
+    }
+
+    /// Time that is told when somebody else wants it to be.
+    #[derive(Debug)]
+    struct Late(std::sync::Barrier);
+
+    impl Clock for Late {
+        fn now_ms(&self) -> u64 {
+            static ASKED: AtomicU64 = AtomicU64::new(0);
+            if ASKED.fetch_add(1, Ordering::Relaxed) == 0 {
+                // It was asked for, and may be told.
+                self.0.wait();
+                self.0.wait();
+            }
+            NOW
+        }
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_not_held() {
+        let late = Arc::new(Late(std::sync::Barrier::new(2)));
+        let clock = Arc::<Late>::clone(&late);
+        let holding = Holding { clock, ..holding(memory(), HeldOptions::new()) };
+        let caller = tokio::spawn({
+            let holding = holding.clone();
+            async move { hold(&holding, result(20_000)).await.map(drop) }
+        });
+        let meet = || {
+            let late = Arc::<Late>::clone(&late);
+            tokio::task::spawn_blocking(move || drop(late.0.wait()))
+        };
+        meet().await.unwrap();
+        caller.abort();
+        assert!(caller.await.unwrap_err().is_cancelled());
+        meet().await.unwrap();
+        loop {
+            let tally = holding.held.tally(1_000, NOW).unwrap();
+            if tally.taken_values == 3 && tally.values == 0 {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert_eq!(used(&holding), 0);
     }
 
     #[tokio::test]

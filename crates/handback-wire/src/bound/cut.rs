@@ -71,13 +71,25 @@ pub struct Bounded {
     pub held_bytes: u64,
 }
 
+impl Bounded {
+    /// Gives up what was kept: nobody gets this result.
+    pub fn forget<K: Keep>(&self, keep: &mut K) {
+        for (number, part) in self.parts.iter().enumerate() {
+            let earlier = self.parts.iter().take(number);
+            if !earlier.into_iter().any(|other| other.handle == part.handle) {
+                keep.forget(part.handle);
+            }
+        }
+    }
+}
+
 /// Cuts the result of a tool call that is over a budget, so that nothing is lost.
 ///
 /// A result within the budget comes back as it is.
 ///
 /// # Errors
 ///
-/// [`BoundError`]. Parts that were kept before an error stay until they expire.
+/// [`BoundError`]; then nothing is kept.
 pub fn bound<K: Keep>(
     result: &dyn ByteSource,
     how: &Bounding<'_>,
@@ -134,13 +146,28 @@ impl Job<'_> {
         let mut bodies = bodies.map_err(BoundError::Source)?;
         body::tie(units, &mut bodies);
         let places = hold::all(&self.chunks, &bodies, keep)?;
+        let fitted = self.fitted(plan, &bodies, &places);
+        if !matches!(fitted, Ok(Some(_))) {
+            hold::forget(&places, keep);
+        }
+        fitted.map_err(BoundError::Source)
+    }
+
+    /// Shows as much of parts that are kept as there is room for.
+    fn fitted(
+        &self,
+        plan: &Plan,
+        bodies: &[Body],
+        places: &[Place],
+    ) -> Result<Option<Bounded>, CollectionError> {
+        let (units, most) = (plan.cut.as_slice(), self.how.budget.room());
         let schema = self.how.schema.filter(|_| !self.is_error());
-        let show = Show { units, bodies: &bodies, places: &places, schema };
+        let show = Show { units, bodies, places, schema };
         let (mut room, mut best) = (plan.room, None);
         for _ in 0..TRIES {
             let pieces = show.within(room);
-            let parts = parts(units, &bodies, &places, &pieces);
-            let result = self.compose(units, &pieces, &parts).map_err(BoundError::Source)?;
+            let parts = parts(units, bodies, places, &pieces);
+            let result = self.compose(units, &pieces, &parts)?;
             match most.checked_sub(result.len()) {
                 Some(left) => {
                     best = Some((result, parts));
@@ -170,7 +197,10 @@ impl Job<'_> {
         let parts = parts(&units, &bodies, &places, &pieces);
         let shape = self.bare();
         let job = Job { shape: &shape, ..*self };
-        let result = job.compose(&units, &pieces, &parts).map_err(BoundError::Source)?;
+        let result = job.compose(&units, &pieces, &parts).map_err(|error| {
+            hold::forget(&places, keep);
+            BoundError::Source(error)
+        })?;
         let held_bytes = places.iter().map(|place| place.bytes).sum();
         Ok(Bounded { result, parts, held_bytes })
     }

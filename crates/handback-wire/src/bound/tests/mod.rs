@@ -45,6 +45,12 @@ impl Keep for Shelf {
     fn part(&mut self, part: &NewPart) -> Result<ShelfWriter<'_>, Infallible> {
         Ok(ShelfWriter { shelf: self, part: part.clone(), bytes: vec![] })
     }
+
+    fn forget(&mut self, handle: Handle) {
+        let before = self.parts.len();
+        self.parts.retain(|(other, ..)| *other != handle);
+        assert_eq!(self.parts.len() + 1, before, "it was not kept");
+    }
 }
 
 impl PartWriter for ShelfWriter<'_> {
