@@ -138,8 +138,9 @@ fn said(line: &Line<'_>) -> String {
     };
     let others = match line.remark {
         Remark::NotShown => return format!(", not shown here, {bytes} bytes"),
-        Remark::Outline(outline) => {
-            return format!(", {bytes} bytes without a list; it has {outline}");
+        Remark::Outline(outline, others) => {
+            let others = also(others);
+            return format!(", {bytes} bytes without a list; it has {outline}{others}");
         }
         Remark::Others(others) => also(others),
         Remark::Plain => String::new(),
@@ -154,11 +155,18 @@ fn said(line: &Line<'_>) -> String {
 
 /// Other lists that are cut.
 fn also(others: &[Other]) -> String {
+    if others.is_empty() {
+        return String::new();
+    }
     let mut out = "; also cut:".to_owned();
     let mut comma = "";
     for Other { name, shown, total } in others {
         let name: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
-        let one = format!("{comma} {shown} of {total} of '{name}'");
+        let one = match name.as_str() {
+            // An array in an array, or the document itself.
+            "" => format!("{comma} {shown} of {total} inside"),
+            name => format!("{comma} {shown} of {total} of '{name}'"),
+        };
         if out.len() + one.len() > OTHERS_BYTES {
             out.push_str(" and others");
             break;

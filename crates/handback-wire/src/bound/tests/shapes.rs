@@ -552,6 +552,19 @@ fn the_smallest_budgets_have_a_floor() {
     }
 }
 
+#[test]
+fn lists_beside_a_long_text_are_counted() {
+    let tags: Vec<_> = (0..500).map(|number| format!("{number:0>98}")).collect();
+    let document = json!({"summary": "word ".repeat(60_000), "tags": tags});
+    let result = json!({"content": [], "structuredContent": document});
+    let outcome = cut(&result, 40 << 10);
+    let shown = outcome.shown["structuredContent"]["tags"].as_array().unwrap().len();
+    assert!((100..500).contains(&shown), "{shown}");
+    let notice = outcome.notice();
+    assert!(notice.contains(&format!("; also cut: {shown} of 500 of 'tags'\n")), "{notice}");
+    assert!(notice.contains("it has summary (text, 300002 bytes), tags (array, "), "{notice}");
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("full")]
 struct Full;
