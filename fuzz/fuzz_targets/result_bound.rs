@@ -65,7 +65,9 @@ impl PartWriter for Writer<'_> {
 
     fn finish(self) -> Result<Kept, Infallible> {
         self.0.0.push(self.1);
-        Ok(Kept { handle: handle(self.0.0.len() - 1), until_ms: 1_800_000_000_000 })
+        let until_ms = 1_800_000_000_000;
+        let handle = handle(self.0.0.len() - 1);
+        Ok(Kept { handle, until_ms, until_at_most_ms: until_ms })
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use handback_mcp::Era;
-use handback_mcp::server::{BUDGET_META, KEY_META, REPLAYED_META};
+use handback_mcp::server::{BUDGET_META, KEY_META};
 use handback_mcp::wire::Object;
 use handback_page::json::ByteSource as _;
 use handback_token::{ArgsFingerprint, Operation, args_fingerprint_of_text};
@@ -24,10 +24,11 @@ use tokio_util::sync::CancellationToken;
 use crate::bound::Budget;
 use crate::catalog::{Catalog, Tool};
 use crate::gateway::Gateway;
-use crate::hold::{Cutting, Holding, NotHeld, PASSED_BYTES_MAX, READER};
+use crate::hold::{Cutting, Holding, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
 use crate::hop::{HopTask, with_text};
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
-use crate::retry::Waiting;
+use crate::replay;
+use crate::retry::{WINDOW, Waiting};
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS};
@@ -35,11 +36,6 @@ use crate::words::{self, INVALID_PARAMS};
 /// The first byte of what is remembered of a round: the upstream gave no state, or this one.
 const NO_STATE: u8 = 0;
 const STATE: u8 = 1;
-
-/// Where a replay says how to have the call made once more.
-const AGAIN_META: &str = "dev.handback/again";
-
-const HOW_TO_CALL_AGAIN: &str = "to run it once more, call with another idempotency key";
 
 /// Where a call goes.
 pub(crate) struct Target {
@@ -58,6 +54,8 @@ struct Asked<'a> {
     params: Object<'a>,
     arguments: Option<&'a str>,
     key: Option<String>,
+    /// Whether the key is none of the client's.
+    is_tried: bool,
     state: Option<String>,
 }
 
@@ -127,7 +125,8 @@ impl Gateway {
             (_, state) => state.map(Cow::into_owned),
         };
         let arguments = question.params.and_then(arguments_of);
-        let mut asked = Asked { operation, name, target, params, arguments, key, state };
+        let mut asked =
+            Asked { operation, name, target, params, arguments, key, is_tried: false, state };
         let relay = Relay {
             caller: talk.caller.clone(),
             surface: Surface::Mcp,
@@ -152,6 +151,7 @@ impl Gateway {
         };
         if let Some(waiting) = &waiting {
             asked.key = Some(waiting.key().to_owned());
+            asked.is_tried = true;
             entered.keyed(waiting.key().to_owned());
         }
         let elsewhere = Elsewhere::default();
@@ -290,6 +290,12 @@ impl Gateway {
                 clock: Arc::clone(self.pipeline().clock()),
                 upstream: self.name_of(asked.target.which).to_owned(),
                 tool: asked.name.clone(),
+                retried_for: match &claim {
+                    None => Duration::ZERO,
+                    // From when the answer is there, which may be a moment later.
+                    Some(_) if asked.is_tried => 2 * WINDOW,
+                    Some(_) => RETRIED_FOR,
+                },
             }),
             is_recorded: claim.is_some(),
             is_single_use,
@@ -445,7 +451,7 @@ impl Gateway {
             session.remember_task(&json);
         }
         if *is_replay {
-            json = marked(&json).unwrap_or(json);
+            json = replay::answer(json, talk.caller.principal(), entered).await;
         }
         Ok((minted, Answer::Result(Raw::Memory(json))))
     }
@@ -696,22 +702,4 @@ fn key_of(params: &Object<'_>, of_header: Option<&str>) -> Result<Option<String>
         (Some(key), _) => Ok(Some(key)),
         (None, key) => Ok(key.map(str::to_owned)),
     }
-}
-
-/// The same result, which says that it is the answer to an earlier try.
-fn marked(json: &[u8]) -> Option<Bytes> {
-    let raw: &RawValue = serde_json::from_slice(json).ok()?;
-    let mut result = Object::read(raw).ok()?;
-    let meta = match result.get("_meta") {
-        Some(meta) => {
-            let raw: &RawValue = serde_json::from_str(meta).ok()?;
-            let mut meta = Object::read(raw).ok()?;
-            meta.set(REPLAYED_META, "true".to_owned());
-            meta.set(AGAIN_META, Value::from(HOW_TO_CALL_AGAIN).to_string());
-            meta.to_json()
-        }
-        None => serde_json::json!({REPLAYED_META: true, AGAIN_META: HOW_TO_CALL_AGAIN}).to_string(),
-    };
-    result.set("_meta", meta);
-    Some(result.to_json().into())
 }

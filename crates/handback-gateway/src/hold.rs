@@ -1,12 +1,14 @@
 //! Results over a client's budget, in the store of held values.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use handback_identity::VerifiedPrincipal;
 use handback_page::json::ByteSource as _;
 use handback_store::Kv;
 use handback_store::held::{HeldError, HeldWriter, NewValue};
+use handback_store::journal::COMMITTED_LIFE_MS;
 use handback_token::Handle;
 use handback_tool::{CallHeld, Clock, Failure};
 use jsonschema::Validator;
@@ -22,6 +24,11 @@ pub(crate) const READER: &str = "mcp_aql_read";
 /// larger one is held even for clients that take everything, and refused where nothing is held.
 pub(crate) const PASSED_BYTES_MAX: u64 = 64 << 20;
 
+/// For how long a call with a key, or a round that is redeemed once, gets the answer that it got first.
+/// The record is kept for a day from its commit. The hour is for what lies between, and for the state
+/// that a round is redeemed by; that its record is kept for longer is for nobody who still has one.
+pub(crate) const RETRIED_FOR: Duration = Duration::from_millis(COMMITTED_LIFE_MS + 60 * 60 * 1_000);
+
 /// For whom a result is held, and from which size on.
 #[derive(Clone)]
 pub(crate) struct Holding {
@@ -32,6 +39,8 @@ pub(crate) struct Holding {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) upstream: String,
     pub(crate) tool: String,
+    /// For how long another try of the call gets the same answer, with the same handles in it.
+    pub(crate) retried_for: Duration,
 }
 
 /// What has to be known to cut a result.
@@ -104,7 +113,8 @@ impl Keep for Holding {
             tool: self.tool.clone(),
             items: part.items.to_string(),
         };
-        let new = NewValue::new(part.kind).note(note.to_bytes());
+        let least_ms = u64::try_from(self.retried_for.as_millis()).unwrap_or(u64::MAX);
+        let new = NewValue::new(part.kind).note(note.to_bytes()).at_least(least_ms);
         let now_ms = self.clock.now_ms();
         let writer = self.held.writer(&self.owner, new, &mut rand::rng(), now_ms)?;
         Ok(Writer { writer, clock: Arc::clone(&self.clock) })
@@ -155,7 +165,8 @@ impl PartWriter for Writer {
     fn finish(self) -> Result<Kept, HeldError> {
         let held = self.writer.finish(self.clock.now_ms())?;
         let handle = held.handle().ok_or(HeldError::Gone)?;
-        Ok(Kept { handle, until_ms: held.until() })
+        let (until_ms, until_at_most_ms) = (held.until(), held.until_at_most());
+        Ok(Kept { handle, until_ms, until_at_most_ms })
     }
 }
 
@@ -203,6 +214,7 @@ mod tests {
             clock: Hand::new(),
             upstream: "files".to_owned(),
             tool: "read".to_owned(),
+            retried_for: Duration::ZERO,
         }
     }
 
@@ -254,6 +266,26 @@ mod tests {
         assert_eq!(held["_meta"][crate::bound::HELD_KEY][0]["until"], "2027-01-15T10:10:00Z");
         hand.later(59 * MINUTE_MS);
         check(&holding, &held);
+    }
+
+    #[tokio::test]
+    async fn what_is_recorded_is_held_for_as_long_as_its_record() {
+        let hand = Hand::new();
+        let of_call = holding(memory(), HeldOptions::new());
+        let holding = Holding { clock: hand.clone(), retried_for: RETRIED_FOR, ..of_call.clone() };
+        let held = hold(&holding, result(20_000)).await.unwrap();
+        let until = &held["_meta"][crate::bound::HELD_KEY][0]["until"];
+        assert_eq!(until, "2027-01-16T09:00:00Z");
+        let notice = held["content"][0]["text"].as_str().unwrap();
+        assert!(notice.contains("held for you until 2027-01-16T09:00:00Z:\n"), "{notice}");
+        // What another try is given a day later is still there.
+        hand.later(COMMITTED_LIFE_MS);
+        check(&holding, &held);
+        assert_eq!(used(&holding), used(&of_call), "it counts as any other");
+        assert!(used(&holding) > 60_000);
+        let held = hold(&of_call, result(20_000)).await.unwrap();
+        let notice = held["content"][0]["text"].as_str().unwrap();
+        assert!(notice.contains("until 2027-01-15T09:00:00Z (longer while"), "{notice}");
     }
 
     #[tokio::test]
@@ -331,7 +363,7 @@ mod tests {
             if tally.taken_values == 3 && tally.values == 0 {
                 break;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(used(&holding), 0);
     }

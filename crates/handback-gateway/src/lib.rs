@@ -19,6 +19,7 @@
 //! | `hold`, [`bound`] | results over a client's budget |
 //! | [`mod@reference`] | arguments that name held values |
 //! | [`retry`] | identical calls that are another try |
+//! | `replay` | what another try of a call is told |
 //! | `hop` | cursors and task ids of upstreams, as tokens of their caller |
 //! | [`session`] | clients of the older era |
 //! | `bridge` | clients of one era before servers of the other |
@@ -39,6 +40,7 @@ mod listening;
 mod lists;
 pub mod options;
 pub mod reference;
+mod replay;
 pub mod retry;
 pub mod session;
 mod slot;

@@ -1,6 +1,7 @@
 //! Tasks: of upstreams, under ids of this gateway, and of the gateway itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use handback_mcp::wire::Object;
@@ -107,6 +108,7 @@ impl Gateway {
             clock: Arc::clone(self.pipeline().clock()),
             upstream: upstream.to_owned(),
             tool: tool.to_owned(),
+            retried_for: Duration::ZERO,
         }
     }
 

@@ -263,6 +263,7 @@ fn parts(units: &[Unit], bodies: &[Body], places: &[Place], pieces: &Pieces) -> 
         total: body.held.total,
         bytes: place.bytes,
         until_ms: place.kept.until_ms,
+        until_at_most_ms: place.kept.until_at_most_ms,
     };
     units.iter().zip(bodies).zip(places).zip(&pieces.all).map(of).collect()
 }

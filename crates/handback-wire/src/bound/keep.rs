@@ -75,6 +75,8 @@ pub const TEXT: &str = "text/plain; charset=utf-8";
 pub struct Kept {
     /// Its name.
     pub handle: Handle,
-    /// For how long it is kept if nobody reads it, in milliseconds since 1970.
+    /// Until when it is kept if nobody reads it, in milliseconds since 1970.
     pub until_ms: u64,
+    /// Until when it is kept however often it is read.
+    pub until_at_most_ms: u64,
 }

@@ -51,10 +51,13 @@ pub(super) fn write(facts: &Facts<'_>) -> String {
     let parts = || facts.lines.iter().map(|line| line.part);
     let until = parts().map(|part| part.until_ms).min().unwrap_or_default();
     let mut out = format!(
-        "CUT to fit: the whole result has {} bytes. Nothing is lost; it is held for you until {} \
-         (longer while you read it):\n",
+        "CUT to fit: the whole result has {} bytes. Nothing is lost; it is held for you until {}{}:\n",
         facts.bytes,
-        Time(until)
+        Time(until),
+        match parts().all(|part| part.until_ms < part.until_at_most_ms) {
+            true => " (longer while you read it)",
+            false => "",
+        }
     );
     for (number, line) in facts.lines.iter().enumerate() {
         let same = |other: &&Line<'_>| other.part.handle == line.part.handle;

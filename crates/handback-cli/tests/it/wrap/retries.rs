@@ -152,3 +152,35 @@ fn after_a_refusal_an_identical_call_is_another_try_of_it() {
         assert_eq!(world.effects("append").len(), 1, "it is not known that nothing happened");
     }
 }
+
+#[test]
+fn a_large_answer_waits_for_the_next_try() {
+    for era in ERAS {
+        let world = World::new();
+        world.sandbox.write("handback.toml", "[held]\nidle_s = 1\nlongest_s = 1\n");
+        let config = world.sandbox.path("handback.toml");
+        let flags = ["--config", config.to_str().unwrap()];
+        let mut client = world.client_with(era, &flags, json!({}));
+        let rows = |key: Option<&str>| {
+            let mut call = json!({"name": "rows", "arguments": {"count": 5000}});
+            key.into_iter().for_each(|key| call["_meta"] = json!({KEY: key}));
+            call
+        };
+        let unkeyed = ask(&mut client, &rows(None));
+        let first = ask(&mut client, &rows(Some("k")));
+        // What nobody could ask for again is gone by then.
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        let again = ask(&mut client, &rows(Some("k")));
+        assert_eq!(again["_meta"]["dev.handback/replayed"], true, "{again}");
+        let held = |result: &Value| result["_meta"]["dev.handback/held"][0].clone();
+        assert_eq!(held(&again), held(&first));
+        let count = |client: &mut Client, result: &Value| {
+            let handle = held(result)["handle"].clone();
+            let counted = json!({"operation": "count_elements", "element_type": handle});
+            let answer = client.call("mcp_aql_read", &counted);
+            serde_json::from_str::<Value>(text(&answer)).unwrap()
+        };
+        assert_eq!(count(&mut client, &unkeyed)["success"], false);
+        assert_eq!(count(&mut client, &again)["data"]["count"], 5000);
+    }
+}

@@ -106,7 +106,7 @@ impl PartWriter for CounterWriter<'_> {
     fn finish(self) -> Result<Kept, Infallible> {
         let number = self.counter.parts.len();
         self.counter.parts.push((self.part, self.bytes, self.hash.finalize().into()));
-        Ok(Kept { handle: handle(number), until_ms: UNTIL_MS })
+        Ok(Kept { handle: handle(number), until_ms: UNTIL_MS, until_at_most_ms: u64::MAX })
     }
 }
 

@@ -64,7 +64,7 @@ impl PartWriter for ShelfWriter<'_> {
     fn finish(self) -> Result<Kept, Infallible> {
         let handle = handle(self.shelf.parts.len());
         self.shelf.parts.push((handle, self.part, self.bytes));
-        Ok(Kept { handle, until_ms: UNTIL_MS })
+        Ok(Kept { handle, until_ms: UNTIL_MS, until_at_most_ms: u64::MAX })
     }
 }
 

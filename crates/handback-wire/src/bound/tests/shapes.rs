@@ -565,6 +565,22 @@ fn lists_beside_a_long_text_are_counted() {
     assert!(notice.contains("it has summary (text, 300002 bytes), tags (array, "), "{notice}");
 }
 
+#[test]
+fn a_notice_says_whether_reading_prolongs_what_is_held() {
+    let result = json!({"content": [text(lines(2000))]}).to_string();
+    let source = InMemory::new(result, 0);
+    let notice = |until_at_most_ms| {
+        let mut small = Small { room: 1_000_000, until_at_most_ms, ..Small::default() };
+        let how = Bounding::new(Budget::bytes(BUDGET));
+        let bounded = bound(&source, &how, &mut small).unwrap();
+        let shown: Value = serde_json::from_slice(&bounded.result).unwrap();
+        shown["content"][0]["text"].as_str().unwrap().lines().next().unwrap().to_owned()
+    };
+    let (longer, fixed) = (notice(UNTIL_MS + 1), notice(UNTIL_MS));
+    assert!(longer.ends_with("until 2027-01-15T08:00:00Z (longer while you read it):"), "{longer}");
+    assert!(fixed.ends_with("until 2027-01-15T08:00:00Z:"), "{fixed}");
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("full")]
 struct Full;
@@ -575,6 +591,7 @@ struct Small {
     room: usize,
     kept: Vec<(Handle, usize)>,
     forgotten: usize,
+    until_at_most_ms: u64,
 }
 
 struct SmallWriter<'a>(&'a mut Small, usize);
@@ -607,7 +624,8 @@ impl PartWriter for SmallWriter<'_> {
         small.room -= bytes;
         let handle = handle(small.kept.len());
         small.kept.push((handle, bytes));
-        Ok(Kept { handle, until_ms: UNTIL_MS })
+        let until_at_most_ms = small.until_at_most_ms;
+        Ok(Kept { handle, until_ms: UNTIL_MS, until_at_most_ms })
     }
 }
 
