@@ -25,6 +25,7 @@ use crate::eras::{Found, Speaks};
 use crate::kept::Kept;
 use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
+use crate::once::Cuts;
 use crate::options::Options;
 use crate::retry::Retries;
 use crate::session::{Beside, Session};
@@ -85,6 +86,8 @@ struct Inner {
     pipeline: Arc<Pipeline>,
     options: Options,
     catalogs: Catalogs,
+    /// Results of tasks that were held.
+    cuts: Cuts,
 }
 
 /// A line of the older era for a newer client, and what is said on it.
@@ -150,6 +153,7 @@ impl Gateway {
             pipeline,
             options,
             catalogs: Catalogs::default(),
+            cuts: Cuts::default(),
         }))
     }
 
@@ -165,6 +169,10 @@ impl Gateway {
 
     pub(crate) fn retries(&self) -> &Retries {
         &self.0.retries
+    }
+
+    pub(crate) fn cuts(&self) -> &Cuts {
+        &self.0.cuts
     }
 
     pub(crate) fn options(&self) -> &Options {

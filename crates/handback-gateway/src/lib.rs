@@ -17,6 +17,7 @@
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `slow` | calls that become tasks |
 //! | `hold`, [`bound`] | results over a client's budget |
+//! | `once` | those of tasks of upstreams, which are read more than once |
 //! | [`mod@reference`] | arguments that name held values |
 //! | [`retry`] | identical calls that are another try |
 //! | `replay` | what another try of a call is told |
@@ -38,6 +39,7 @@ mod hop;
 mod kept;
 mod listening;
 mod lists;
+mod once;
 pub mod options;
 pub mod reference;
 mod replay;

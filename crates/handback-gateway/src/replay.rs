@@ -48,7 +48,7 @@ fn is_gone(values: &mut impl Fetch, handle: Handle) -> bool {
 }
 
 /// What a result says that is held.
-fn handles(json: &[u8]) -> Option<Vec<Handle>> {
+pub(crate) fn handles(json: &[u8]) -> Option<Vec<Handle>> {
     if !says(json, HELD_KEY.as_bytes()) {
         return None;
     }

@@ -78,7 +78,8 @@ impl Gateway {
         if !holding.is_over(&raw) {
             return Answer::Result(raw);
         }
-        match self.held_instead(talk, &holding, raw).await {
+        let task = question.params.and_then(|params| text_of(params, "taskId")).unwrap_or_default();
+        match self.held_once(talk, &holding, &task, raw).await {
             Ok(result) => Answer::Result(Raw::Memory(result)),
             Err(NotHeld::Failed(_)) => {
                 words::unanswered(self.name_of(0), &LineError::Protocol("no result"))
@@ -141,7 +142,7 @@ impl Gateway {
         let over = result.map(Raw::Memory).filter(|result| holding.is_over(result));
         let is_changed = has_id || over.is_some();
         if let Some(result) = over {
-            match self.held_instead(talk, &holding, result).await {
+            match self.held_once(talk, &holding, shown, result).await {
                 Ok(result) => told.set("result", String::from_utf8_lossy(&result).into_owned()),
                 Err(NotHeld::Failed(_)) => return lost(LineError::Protocol("no result")),
                 Err(NotHeld::Refused(why)) => {
