@@ -8,6 +8,7 @@ use handback_page::json::InMemory;
 use handback_token::Handle;
 use handback_wire::bound::{
     BoundError, Bounded, Bounding, Budget, JSON, Keep, Kept, NewPart, Part, PartWriter, bound,
+    bound_error,
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
@@ -17,6 +18,10 @@ fuzz_target!(|data: &[u8]| {
     let [high, low, piece, result @ ..] = data else { return };
     let budget = usize::from(u16::from_be_bytes([*high, *low]));
     let is_json = serde_json::from_slice::<&RawValue>(result).is_ok();
+    if let Some(error) = bound_error(result, Budget::bytes(budget)) {
+        assert!(error.len() <= budget.max(Budget::FLOOR_BYTES));
+        assert!(serde_json::from_slice::<&RawValue>(&error).is_ok(), "no JSON");
+    }
     let Some((bounded, shelf)) = cut(result, budget, 1 << 20) else {
         return assert!(!is_json, "refused");
     };

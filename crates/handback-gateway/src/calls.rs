@@ -562,7 +562,13 @@ impl Work {
         self.elsewhere.was(there.ended(outcome_of(&answered)));
         match answered {
             Ok(Answer::Result(raw)) => self.taken(raw).await,
-            Ok(Answer::Error(json)) => Ok(Relayed { json, is_error: true, round: None }),
+            Ok(Answer::Error(json)) => {
+                let json = match &self.holding {
+                    Some(holding) => holding.error(json),
+                    None => json,
+                };
+                Ok(Relayed { json, is_error: true, round: None })
+            }
             Err(LineError::TooLarge) => Err(Failure::TooLarge),
             Err(error) if error.nothing_happened() => {
                 Err(Failure::NothingHappened(self.unanswered(&error)))

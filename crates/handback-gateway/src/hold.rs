@@ -13,8 +13,11 @@ use handback_token::Handle;
 use handback_tool::{CallHeld, Clock, Failure};
 use jsonschema::Validator;
 
-use crate::bound::{Bounded, Bounding, Budget, Keep, Kept, NewPart, PartWriter, bound};
+use crate::bound::{
+    Bounded, Bounding, Budget, Keep, Kept, NewPart, PartWriter, bound, bound_error,
+};
 use crate::note::HeldNote;
+use crate::replay::MARK_BYTES;
 use crate::upstream::Raw;
 
 /// The tool that held values are read with.
@@ -61,7 +64,18 @@ pub(crate) enum NotHeld {
 
 impl Holding {
     pub(crate) fn is_over(&self, raw: &Raw) -> bool {
-        !self.budget.allows(raw.size_bytes()) || raw.size_bytes() > PASSED_BYTES_MAX
+        let how = Bounding::new(self.budget).reserving(self.reserved_bytes());
+        !how.allows(raw.size_bytes()) || raw.size_bytes() > PASSED_BYTES_MAX
+    }
+
+    /// An error of the upstream, within the budget.
+    pub(crate) fn error(&self, json: Bytes) -> Bytes {
+        bound_error(&json, self.budget).map_or(json, Bytes::from)
+    }
+
+    /// What is added to a result that may be given again.
+    const fn reserved_bytes(&self) -> usize {
+        if self.retried_for.is_zero() { 0 } else { MARK_BYTES }
     }
 
     /// What is given of a result that is held.
@@ -76,7 +90,8 @@ impl Holding {
     pub(crate) async fn hold(&self, raw: Raw, cutting: Cutting) -> Result<Bytes, NotHeld> {
         let mut keep = self.clone();
         let cut = move || {
-            let mut how = Bounding::new(keep.shown()).reading_tool(&cutting.reader);
+            let how = Bounding::new(keep.shown()).reading_tool(&cutting.reader);
+            let mut how = how.reserving(keep.reserved_bytes());
             if let Some(output) = &cutting.output {
                 how = how.output_schema(output);
             }
@@ -286,6 +301,25 @@ mod tests {
         let held = hold(&of_call, result(20_000)).await.unwrap();
         let notice = held["content"][0]["text"].as_str().unwrap();
         assert!(notice.contains("until 2027-01-15T09:00:00Z (longer while"), "{notice}");
+    }
+
+    #[tokio::test]
+    async fn a_mark_of_a_replay_has_room() {
+        let of_call = holding(memory(), HeldOptions::new());
+        let recorded = Holding { retried_for: RETRIED_FOR, ..of_call.clone() };
+        let lines = "a line of a text\n".repeat(5000);
+        let raw = json!({"content": [{"type": "text", "text": lines}]}).to_string();
+        for budget in [0, 8000] {
+            let recorded = Holding { budget: Budget::bytes(budget), ..recorded.clone() };
+            let raw = Raw::Memory(raw.clone().into());
+            let result = hold(&recorded, raw).await.unwrap().to_string();
+            let marked = crate::replay::marked(result.as_bytes()).unwrap();
+            assert!(marked.len() > result.len());
+            let most = budget.max(Budget::FLOOR_BYTES);
+            assert!(marked.len() <= most, "{} > {most}", marked.len());
+        }
+        let full = Raw::Memory(vec![b' '; 8000 - MARK_BYTES + 1].into());
+        assert!(recorded.is_over(&full) && !of_call.is_over(&full));
     }
 
     #[tokio::test]

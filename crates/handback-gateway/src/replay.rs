@@ -22,6 +22,9 @@ const AGAIN_META: &str = "dev.handback/again";
 
 const HOW_TO_CALL_AGAIN: &str = "to run it once more, call with another idempotency key";
 
+/// Bytes that a mark adds to a result at most.
+pub(crate) const MARK_BYTES: usize = 160;
+
 /// What was recorded, as it is told now.
 pub(crate) async fn answer(json: Bytes, owner: &VerifiedPrincipal, entered: &Entered) -> Bytes {
     let handles = handles(&json).unwrap_or_default();
@@ -105,7 +108,7 @@ fn told(gone: &[Handle], left: &[Handle]) -> String {
 }
 
 /// The same result, which says that it is the answer to an earlier try.
-fn marked(json: &[u8]) -> Option<Bytes> {
+pub(crate) fn marked(json: &[u8]) -> Option<Bytes> {
     let raw: &RawValue = serde_json::from_slice(json).ok()?;
     let mut result = Object::read(raw).ok()?;
     let meta = match result.get("_meta") {
@@ -169,6 +172,16 @@ mod tests {
         assert_eq!(told["structuredContent"], json!({"a": 1}));
         let left = json!([{"handle": handle(2).to_string(), "until": "then"}]);
         assert_eq!(told["_meta"], json!({"x": 1, HELD_KEY: left}));
+    }
+
+    #[test]
+    fn a_mark_has_few_bytes() {
+        for json in ["{}", r#"{"a":1,"_meta":{}}"#, r#"{"_meta":{"x":1}}"#] {
+            let marked = marked(json.as_bytes()).unwrap();
+            assert!(marked.len() <= json.len() + MARK_BYTES, "{}", marked.len() - json.len());
+            let told: Value = serde_json::from_slice(&marked).unwrap();
+            assert_eq!(told["_meta"][REPLAYED_META], true);
+        }
     }
 
     #[test]

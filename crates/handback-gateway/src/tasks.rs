@@ -63,18 +63,23 @@ impl Gateway {
         let params = with_text(params.get().as_bytes(), "taskId", &task.task);
         match self.pass(talk, which, &question, params).await {
             Answer::Result(raw) => self.of_task(talk, &question, which, (&task, &shown), raw).await,
-            error @ Answer::Error(_) => error,
+            Answer::Error(json) => {
+                let params = question.params.and_then(|params| Object::read(params).ok());
+                let holding = self.holding(talk, params.as_ref(), &task.upstream, &task.tool);
+                Answer::Error(holding.error(json))
+            }
         }
     }
 
     /// What the one upstream of an older client says of a task; a result fits the client's budget.
     async fn of_older_task(&self, talk: &Talk, question: &Question<'_>) -> Answer {
-        let raw = match self.pass(talk, 0, question, question.params_bytes()).await {
-            Answer::Result(raw) if question.method == "tasks/result" => raw,
-            other => return other,
-        };
         // Of which tool it is, is not said.
         let holding = self.holding(talk, None, self.name_of(0), "");
+        let raw = match self.pass(talk, 0, question, question.params_bytes()).await {
+            Answer::Result(raw) if question.method == "tasks/result" => raw,
+            Answer::Error(json) => return Answer::Error(holding.error(json)),
+            other => return other,
+        };
         if !holding.is_over(&raw) {
             return Answer::Result(raw);
         }
@@ -140,7 +145,12 @@ impl Gateway {
         let holding = self.holding(talk, params.as_ref(), &task.upstream, &task.tool);
         let result = told.get("result").map(|result| Bytes::copy_from_slice(result.as_bytes()));
         let over = result.map(Raw::Memory).filter(|result| holding.is_over(result));
-        let is_changed = has_id || over.is_some();
+        let error = told.get("error").map(|error| Bytes::copy_from_slice(error.as_bytes()));
+        let error = error.filter(|error| !holding.budget.allows(error.len() as u64));
+        let is_changed = has_id || over.is_some() || error.is_some();
+        if let Some(error) = error {
+            told.set("error", String::from_utf8_lossy(&holding.error(error)).into_owned());
+        }
         if let Some(result) = over {
             match self.held_once(talk, &holding, shown, result).await {
                 Ok(result) => told.set("result", String::from_utf8_lossy(&result).into_owned()),

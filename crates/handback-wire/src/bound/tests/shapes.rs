@@ -581,6 +581,25 @@ fn a_notice_says_whether_reading_prolongs_what_is_held() {
     assert!(fixed.ends_with("until 2027-01-15T08:00:00Z:"), "{fixed}");
 }
 
+#[test]
+fn what_is_reserved_is_left() {
+    let result = json!({"content": [text(lines(2000))], "structuredContent": rows(1000)});
+    for budget in [0, 4096, BUDGET] {
+        let how = Bounding::new(Budget::bytes(budget)).reserving(200);
+        let source = InMemory::new(result.to_string(), 0);
+        let bounded = bound(&source, &how, &mut Shelf::default()).unwrap();
+        let room = budget.max(Budget::FLOOR_BYTES) - 200;
+        assert!(bounded.result.len() <= room, "{} > {room}", bounded.result.len());
+    }
+    let small = json!({"content": []}).to_string();
+    for (more, is_cut) in [(200, false), (199, true)] {
+        let how = Bounding::new(Budget::bytes(small.len() + more)).reserving(200);
+        let source = InMemory::new(small.clone(), 0);
+        let bounded = bound(&source, &how, &mut Shelf::default()).unwrap();
+        assert_eq!(!bounded.parts.is_empty(), is_cut);
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("full")]
 struct Full;
