@@ -8,6 +8,7 @@ use handback_page::json::InMemory;
 use handback_token::Handle;
 use handback_wire::bound::{
     BoundError, Bounded, Bounding, Budget, JSON, Keep, Kept, NewPart, Part, PartWriter, bound,
+    bound_error,
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
@@ -17,6 +18,10 @@ fuzz_target!(|data: &[u8]| {
     let [high, low, piece, result @ ..] = data else { return };
     let budget = usize::from(u16::from_be_bytes([*high, *low]));
     let is_json = serde_json::from_slice::<&RawValue>(result).is_ok();
+    if let Some(error) = bound_error(result, Budget::bytes(budget)) {
+        assert!(error.len() <= budget.max(Budget::FLOOR_BYTES));
+        assert!(serde_json::from_slice::<&RawValue>(&error).is_ok(), "no JSON");
+    }
     let Some((bounded, shelf)) = cut(result, budget, 1 << 20) else {
         return assert!(!is_json, "refused");
     };
@@ -31,6 +36,8 @@ fuzz_target!(|data: &[u8]| {
     for part in &bounded.parts {
         check(part, original.as_ref(), &shelf);
     }
+    let kept: usize = shelf.0.iter().map(Vec::len).sum();
+    assert_eq!(kept as u64, bounded.held_bytes, "something is kept for nobody");
 });
 
 /// What was kept, in the order of its handles.
@@ -46,6 +53,11 @@ impl Keep for Shelf {
     fn part(&mut self, _part: &NewPart) -> Result<Writer<'_>, Infallible> {
         Ok(Writer(self, Vec::new()))
     }
+
+    fn forget(&mut self, handle: Handle) {
+        let at = (0..self.0.len()).find(|number| self::handle(*number) == handle);
+        self.0[at.expect("what is forgotten was kept")].clear();
+    }
 }
 
 impl PartWriter for Writer<'_> {
@@ -58,7 +70,9 @@ impl PartWriter for Writer<'_> {
 
     fn finish(self) -> Result<Kept, Infallible> {
         self.0.0.push(self.1);
-        Ok(Kept { handle: handle(self.0.0.len() - 1), until_ms: 1_800_000_000_000 })
+        let until_ms = 1_800_000_000_000;
+        let handle = handle(self.0.0.len() - 1);
+        Ok(Kept { handle, until_ms, until_at_most_ms: until_ms })
     }
 }
 

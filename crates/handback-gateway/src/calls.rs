@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use handback_mcp::Era;
-use handback_mcp::server::{BUDGET_META, KEY_META, REPLAYED_META};
+use handback_mcp::server::{BUDGET_META, KEY_META};
 use handback_mcp::wire::Object;
 use handback_page::json::ByteSource as _;
 use handback_token::{ArgsFingerprint, Operation, args_fingerprint_of_text};
@@ -24,11 +24,12 @@ use tokio_util::sync::CancellationToken;
 use crate::bound::Budget;
 use crate::catalog::{Catalog, Tool};
 use crate::gateway::Gateway;
-use crate::hold::{Cutting, Holding, NotHeld, PASSED_BYTES_MAX, READER};
+use crate::hold::{Cutting, Holding, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
 use crate::hop::{HopTask, with_text};
 use crate::options::ToolNames;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
-use crate::retry::Waiting;
+use crate::replay;
+use crate::retry::{WINDOW, Waiting};
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS};
@@ -36,11 +37,6 @@ use crate::words::{self, INVALID_PARAMS};
 /// The first byte of what is remembered of a round: the upstream gave no state, or this one.
 const NO_STATE: u8 = 0;
 const STATE: u8 = 1;
-
-/// Where a replay says how to have the call made once more.
-const AGAIN_META: &str = "dev.handback/again";
-
-const HOW_TO_CALL_AGAIN: &str = "to run it once more, call with another idempotency key";
 
 /// Where a call goes.
 pub(crate) struct Target {
@@ -326,9 +322,15 @@ impl Gateway {
                     .budget(self.client_name(talk, &asked.params).as_deref(), names),
                 held: entered.held().clone(),
                 owner: talk.caller.principal().clone(),
-                now_ms: entered.now_ms(),
+                clock: Arc::clone(self.pipeline().clock()),
                 upstream: self.name_of(asked.target.which).to_owned(),
                 tool: asked.name.clone(),
+                retried_for: match &claim {
+                    None => Duration::ZERO,
+                    // From when the answer is there, which may be a moment later.
+                    Some(_) if asked.waiting.is_some() => 2 * WINDOW,
+                    Some(_) => RETRIED_FOR,
+                },
             }),
             is_recorded: claim.is_some(),
             is_single_use,
@@ -492,7 +494,7 @@ impl Gateway {
             session.remember_task(&json);
         }
         if *is_replay {
-            json = marked(&json, "_meta").unwrap_or(json);
+            json = replay::answer(json, talk.caller.principal(), entered).await;
         }
         Ok((minted, Answer::Result(Raw::Memory(json))))
     }
@@ -606,7 +608,13 @@ impl Work {
         self.elsewhere.was(there.ended(outcome_of(&answered)));
         match answered {
             Ok(Answer::Result(raw)) => self.taken(raw).await,
-            Ok(Answer::Error(json)) => Ok(Relayed { json, is_error: true, round: None }),
+            Ok(Answer::Error(json)) => {
+                let json = match &self.holding {
+                    Some(holding) => holding.error(json),
+                    None => json,
+                };
+                Ok(Relayed { json, is_error: true, round: None })
+            }
             Err(LineError::TooLarge) => Err(Failure::TooLarge),
             Err(error) if error.nothing_happened() => {
                 Err(Failure::NothingHappened(self.unanswered(&error)))
@@ -761,22 +769,4 @@ fn key_of(params: &Object<'_>, of_header: Option<&str>) -> Result<Option<String>
         (Some(key), _) => Ok(Some(key)),
         (None, key) => Ok(key.map(str::to_owned)),
     }
-}
-
-/// The same result or error, which says in this member that it is the answer to an earlier try.
-fn marked(json: &[u8], member: &str) -> Option<Bytes> {
-    let raw: &RawValue = serde_json::from_slice(json).ok()?;
-    let mut result = Object::read(raw).ok()?;
-    let meta = match result.get(member) {
-        Some(meta) => {
-            let raw: &RawValue = serde_json::from_str(meta).ok()?;
-            let mut meta = Object::read(raw).ok()?;
-            meta.set(REPLAYED_META, "true".to_owned());
-            meta.set(AGAIN_META, Value::from(HOW_TO_CALL_AGAIN).to_string());
-            meta.to_json()
-        }
-        None => serde_json::json!({REPLAYED_META: true, AGAIN_META: HOW_TO_CALL_AGAIN}).to_string(),
-    };
-    result.set(member, meta);
-    Some(result.to_json().into())
 }

@@ -25,6 +25,7 @@ use crate::eras::{Found, Speaks};
 use crate::kept::Kept;
 use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
+use crate::once::Cuts;
 use crate::options::Options;
 use crate::retry::{Delivery, Retries};
 use crate::session::{Beside, Session};
@@ -104,6 +105,8 @@ struct Inner {
     catalogs: Catalogs,
     /// The end of all lines to upstreams, those of sessions as well.
     ending: Ending,
+    /// Results of tasks that were held.
+    cuts: Cuts,
 }
 
 /// A line of the older era for a newer client, and what is said on it.
@@ -177,6 +180,7 @@ impl Gateway {
             options,
             catalogs: Catalogs::default(),
             ending,
+            cuts: Cuts::default(),
         }))
     }
 
@@ -232,6 +236,10 @@ impl Gateway {
     #[must_use]
     pub fn retries(&self) -> &Retries {
         &self.0.retries
+    }
+
+    pub(crate) fn cuts(&self) -> &Cuts {
+        &self.0.cuts
     }
 
     pub(crate) fn options(&self) -> &Options {

@@ -1,17 +1,23 @@
 //! Results over a client's budget, in the store of held values.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use handback_identity::VerifiedPrincipal;
 use handback_page::json::ByteSource as _;
 use handback_store::Kv;
 use handback_store::held::{HeldError, HeldWriter, NewValue};
-use handback_tool::{CallHeld, Failure};
+use handback_store::journal::COMMITTED_LIFE_MS;
+use handback_token::Handle;
+use handback_tool::{CallHeld, Clock, Failure};
 use jsonschema::Validator;
 
-use crate::bound::{Bounding, Budget, Keep, Kept, NewPart, PartWriter, bound};
+use crate::bound::{
+    Bounded, Bounding, Budget, Keep, Kept, NewPart, PartWriter, bound, bound_error,
+};
 use crate::note::HeldNote;
+use crate::replay::MARK_BYTES;
 use crate::upstream::Raw;
 
 /// The tool that held values are read with.
@@ -21,15 +27,23 @@ pub(crate) const READER: &str = "mcp_aql_read";
 /// larger one is held even for clients that take everything, and refused where nothing is held.
 pub(crate) const PASSED_BYTES_MAX: u64 = 64 << 20;
 
+/// For how long a call with a key, or a round that is redeemed once, gets the answer that it got first.
+/// The record is kept for a day from its commit. The hour is for what lies between, and for the state
+/// that a round is redeemed by; that its record is kept for longer is for nobody who still has one.
+pub(crate) const RETRIED_FOR: Duration = Duration::from_millis(COMMITTED_LIFE_MS + 60 * 60 * 1_000);
+
 /// For whom a result is held, and from which size on.
 #[derive(Clone)]
 pub(crate) struct Holding {
     pub(crate) budget: Budget,
     pub(crate) held: CallHeld,
     pub(crate) owner: VerifiedPrincipal,
-    pub(crate) now_ms: u64,
+    /// A result is held from when it is there, which may be long after it was asked for.
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) upstream: String,
     pub(crate) tool: String,
+    /// For how long another try of the call gets the same answer, with the same handles in it.
+    pub(crate) retried_for: Duration,
 }
 
 /// What has to be known to cut a result.
@@ -50,7 +64,18 @@ pub(crate) enum NotHeld {
 
 impl Holding {
     pub(crate) fn is_over(&self, raw: &Raw) -> bool {
-        !self.budget.allows(raw.size_bytes()) || raw.size_bytes() > PASSED_BYTES_MAX
+        let how = Bounding::new(self.budget).reserving(self.reserved_bytes());
+        !how.allows(raw.size_bytes()) || raw.size_bytes() > PASSED_BYTES_MAX
+    }
+
+    /// An error of the upstream, within the budget.
+    pub(crate) fn error(&self, json: Bytes) -> Bytes {
+        bound_error(&json, self.budget).map_or(json, Bytes::from)
+    }
+
+    /// What is added to a result that may be given again.
+    const fn reserved_bytes(&self) -> usize {
+        if self.retried_for.is_zero() { 0 } else { MARK_BYTES }
     }
 
     /// What is given of a result that is held.
@@ -65,17 +90,19 @@ impl Holding {
     pub(crate) async fn hold(&self, raw: Raw, cutting: Cutting) -> Result<Bytes, NotHeld> {
         let mut keep = self.clone();
         let cut = move || {
-            let mut how = Bounding::new(keep.shown()).reading_tool(&cutting.reader);
+            let how = Bounding::new(keep.shown()).reading_tool(&cutting.reader);
+            let mut how = how.reserving(keep.reserved_bytes());
             if let Some(output) = &cutting.output {
                 how = how.output_schema(output);
             }
-            bound(&raw, &how, &mut keep)
+            let bounded = bound(&raw, &how, &mut keep);
+            bounded.map(|bounded| Offered { keep, bounded: Some(bounded) })
         };
         let broke =
             || NotHeld::Refused("the call was made, but its result could not be held".to_owned());
         let cut = tokio::task::spawn_blocking(cut).await.map_err(|_| broke())?;
         match cut {
-            Ok(bounded) => Ok(bounded.result.into()),
+            Ok(offered) => offered.taken().ok_or_else(broke),
             Err(crate::bound::BoundError::Keep(HeldError::Quota { limit })) => {
                 Err(NotHeld::Refused(format!(
                     "the call was made, but its result is larger than what is still held for this \
@@ -101,43 +128,97 @@ impl Keep for Holding {
             tool: self.tool.clone(),
             items: part.items.to_string(),
         };
-        let new = NewValue::new(part.kind).note(note.to_bytes());
-        let writer = self.held.writer(&self.owner, new, &mut rand::rng(), self.now_ms)?;
-        Ok(Writer { writer, now_ms: self.now_ms })
+        let least_ms = u64::try_from(self.retried_for.as_millis()).unwrap_or(u64::MAX);
+        let new = NewValue::new(part.kind).note(note.to_bytes()).at_least(least_ms);
+        let now_ms = self.clock.now_ms();
+        let writer = self.held.writer(&self.owner, new, &mut rand::rng(), now_ms)?;
+        Ok(Writer { writer, clock: Arc::clone(&self.clock) })
+    }
+
+    fn forget(&mut self, handle: Handle) {
+        if let Err(error) = self.held.remove(handle, &self.owner, self.clock.now_ms()) {
+            tracing::debug!(%error, "a part that nobody knows of is held until it ends");
+        }
+    }
+}
+
+/// A result that was cut. If nobody takes it, because the call was cancelled or took too long, nobody
+/// knows the handles in it: what is held under them is given up.
+struct Offered {
+    keep: Holding,
+    bounded: Option<Bounded>,
+}
+
+impl Offered {
+    fn taken(mut self) -> Option<Bytes> {
+        self.bounded.take().map(|bounded| bounded.result.into())
+    }
+}
+
+/// Where it was cut, which may block; unless its caller left between that and the next step.
+impl Drop for Offered {
+    fn drop(&mut self) {
+        if let Some(bounded) = self.bounded.take() {
+            bounded.forget(&mut self.keep);
+        }
     }
 }
 
 /// Writes one part.
 pub(crate) struct Writer {
     writer: HeldWriter<Arc<dyn Kv>>,
-    now_ms: u64,
+    clock: Arc<dyn Clock>,
 }
 
 impl PartWriter for Writer {
     type Error = HeldError;
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), HeldError> {
-        self.writer.write(bytes, self.now_ms)
+        self.writer.write(bytes, self.clock.now_ms())
     }
 
     fn finish(self) -> Result<Kept, HeldError> {
-        let held = self.writer.finish(self.now_ms)?;
+        let held = self.writer.finish(self.clock.now_ms())?;
         let handle = held.handle().ok_or(HeldError::Gone)?;
-        Ok(Kept { handle, until_ms: held.until() })
+        let (until_ms, until_at_most_ms) = (held.until(), held.until_at_most());
+        Ok(Kept { handle, until_ms, until_at_most_ms })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use handback_identity::UnixPeers;
     use handback_store::faulty::{Fault, FaultPlan, FaultyDisk};
     use handback_store::held::{HeldOptions, HeldStore, LookUp};
-    use handback_token::Handle;
     use serde_json::{Value, json};
 
     use super::*;
 
     const NOW: u64 = 1_800_000_000_000;
+
+    const MINUTE_MS: u64 = 60 * 1000;
+
+    /// Time that stands still until it is moved.
+    #[derive(Debug)]
+    struct Hand(AtomicU64);
+
+    impl Hand {
+        fn new() -> Arc<Self> {
+            Arc::new(Self(AtomicU64::new(NOW)))
+        }
+
+        fn later(&self, time_ms: u64) {
+            self.0.fetch_add(time_ms, Ordering::Relaxed);
+        }
+    }
+
+    impl Clock for Hand {
+        fn now_ms(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
 
     fn holding(kv: Arc<dyn Kv>, options: HeldOptions) -> Holding {
         let caller = UnixPeers::new("test").unwrap().caller(1);
@@ -145,9 +226,10 @@ mod tests {
             budget: Budget::bytes(8000),
             held: HeldStore::new(kv, options).unwrap(),
             owner: caller.principal().clone(),
-            now_ms: NOW,
+            clock: Hand::new(),
             upstream: "files".to_owned(),
             tool: "read".to_owned(),
+            retried_for: Duration::ZERO,
         }
     }
 
@@ -173,9 +255,71 @@ mod tests {
         assert_eq!(parts.len(), 3);
         for part in parts {
             let handle = Handle::parse(part["handle"].as_str().unwrap()).unwrap();
-            let found = holding.held.look_up(handle, &holding.owner, NOW).unwrap();
+            let found =
+                holding.held.look_up(handle, &holding.owner, holding.clock.now_ms()).unwrap();
             assert!(matches!(found, LookUp::Found(_)));
         }
+    }
+
+    fn used(holding: &Holding) -> u64 {
+        holding.held.used_bytes(&holding.owner, NOW).unwrap()
+    }
+
+    fn memory() -> Arc<dyn Kv> {
+        Arc::new(handback_store::MemoryStore::new())
+    }
+
+    #[tokio::test]
+    async fn a_result_is_held_from_when_it_is_there() {
+        let hand = Hand::new();
+        let options = HeldOptions::new().idle_ms(60 * MINUTE_MS);
+        let holding = Holding { clock: hand.clone(), ..holding(memory(), options) };
+        // The call was let in, and takes its time.
+        hand.later(70 * MINUTE_MS);
+        let held = hold(&holding, result(20_000)).await.unwrap();
+        check(&holding, &held);
+        assert_eq!(held["_meta"][crate::bound::HELD_KEY][0]["until"], "2027-01-15T10:10:00Z");
+        hand.later(59 * MINUTE_MS);
+        check(&holding, &held);
+    }
+
+    #[tokio::test]
+    async fn what_is_recorded_is_held_for_as_long_as_its_record() {
+        let hand = Hand::new();
+        let of_call = holding(memory(), HeldOptions::new());
+        let holding = Holding { clock: hand.clone(), retried_for: RETRIED_FOR, ..of_call.clone() };
+        let held = hold(&holding, result(20_000)).await.unwrap();
+        let until = &held["_meta"][crate::bound::HELD_KEY][0]["until"];
+        assert_eq!(until, "2027-01-16T09:00:00Z");
+        let notice = held["content"][0]["text"].as_str().unwrap();
+        assert!(notice.contains("held for you until 2027-01-16T09:00:00Z:\n"), "{notice}");
+        // What another try is given a day later is still there.
+        hand.later(COMMITTED_LIFE_MS);
+        check(&holding, &held);
+        assert_eq!(used(&holding), used(&of_call), "it counts as any other");
+        assert!(used(&holding) > 60_000);
+        let held = hold(&of_call, result(20_000)).await.unwrap();
+        let notice = held["content"][0]["text"].as_str().unwrap();
+        assert!(notice.contains("until 2027-01-15T09:00:00Z (longer while"), "{notice}");
+    }
+
+    #[tokio::test]
+    async fn a_mark_of_a_replay_has_room() {
+        let of_call = holding(memory(), HeldOptions::new());
+        let recorded = Holding { retried_for: RETRIED_FOR, ..of_call.clone() };
+        let lines = "a line of a text\n".repeat(5000);
+        let raw = json!({"content": [{"type": "text", "text": lines}]}).to_string();
+        for budget in [0, 8000] {
+            let recorded = Holding { budget: Budget::bytes(budget), ..recorded.clone() };
+            let raw = Raw::Memory(raw.clone().into());
+            let result = hold(&recorded, raw).await.unwrap().to_string();
+            let marked = crate::replay::marked(result.as_bytes()).unwrap();
+            assert!(marked.len() > result.len());
+            let most = budget.max(Budget::FLOOR_BYTES);
+            assert!(marked.len() <= most, "{} > {most}", marked.len());
+        }
+        let full = Raw::Memory(vec![b' '; 8000 - MARK_BYTES + 1].into());
+        assert!(recorded.is_over(&full) && !of_call.is_over(&full));
     }
 
     #[tokio::test]
@@ -185,7 +329,10 @@ mod tests {
             let disk = FaultyDisk::new(FaultPlan::new(at).fault(at, Fault::Full));
             let holding = holding(Arc::new(disk.open()), HeldOptions::new());
             match hold(&holding, result(20_000)).await {
-                Err(why) => assert_eq!(why, "the call was made, but its result could not be held"),
+                Err(why) => {
+                    assert_eq!(why, "the call was made, but its result could not be held");
+                    assert_eq!(used(&holding), 0, "held for nobody");
+                }
                 Ok(whole) => {
                     check(&holding, &whole);
                     assert!(disk.writes() <= at, "a write failed, and nobody was told");
@@ -197,6 +344,62 @@ mod tests {
             check(&holding, &hold(&holding, result(20_000)).await.unwrap());
         }
         assert!(refused >= 3, "{refused}");
+    }
+
+    #[tokio::test]
+    async fn what_is_over_the_quota_takes_none_of_it() {
+        let holding = holding(memory(), HeldOptions::new().per_principal_bytes(100_000));
+        let new = NewValue::new(crate::bound::TEXT);
+        holding.held.put(&holding.owner, new, &[b'x'; 30_000], &mut rand::rng(), NOW).unwrap();
+        let before = used(&holding);
+        // Two of three parts have room.
+        let why = hold(&holding, result(25_000)).await.unwrap_err();
+        assert!(why.contains("at most 100000 bytes in all"), "{why}");
+        assert_eq!(used(&holding), before);
+        check(&holding, &hold(&holding, result(15_000)).await.unwrap());
+    }
+
+    /// Time that is told when somebody else wants it to be.
+    #[derive(Debug)]
+    struct Late(std::sync::Barrier);
+
+    impl Clock for Late {
+        fn now_ms(&self) -> u64 {
+            static ASKED: AtomicU64 = AtomicU64::new(0);
+            if ASKED.fetch_add(1, Ordering::Relaxed) == 0 {
+                // It was asked for, and may be told.
+                self.0.wait();
+                self.0.wait();
+            }
+            NOW
+        }
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_not_held() {
+        let late = Arc::new(Late(std::sync::Barrier::new(2)));
+        let clock = Arc::<Late>::clone(&late);
+        let holding = Holding { clock, ..holding(memory(), HeldOptions::new()) };
+        let caller = tokio::spawn({
+            let holding = holding.clone();
+            async move { hold(&holding, result(20_000)).await.map(drop) }
+        });
+        let meet = || {
+            let late = Arc::<Late>::clone(&late);
+            tokio::task::spawn_blocking(move || drop(late.0.wait()))
+        };
+        meet().await.unwrap();
+        caller.abort();
+        assert!(caller.await.unwrap_err().is_cancelled());
+        meet().await.unwrap();
+        loop {
+            let tally = holding.held.tally(1_000, NOW).unwrap();
+            if tally.taken_values == 3 && tally.values == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(used(&holding), 0);
     }
 
     #[tokio::test]

@@ -17,8 +17,10 @@
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `slow` | calls that become tasks |
 //! | `hold`, [`bound`] | results over a client's budget |
+//! | `once` | those of tasks of upstreams, which are read more than once |
 //! | [`mod@reference`] | arguments that name held values |
 //! | [`retry`] | identical calls that are another try |
+//! | `replay` | what another try of a call is told |
 //! | `hop` | cursors and task ids of upstreams, as tokens of their caller |
 //! | [`session`] | clients of the older era |
 //! | `bridge` | clients of one era before servers of the other |
@@ -37,8 +39,10 @@ mod hop;
 mod kept;
 mod listening;
 mod lists;
+mod once;
 pub mod options;
 pub mod reference;
+mod replay;
 pub mod retry;
 pub mod session;
 mod slot;

@@ -1,5 +1,8 @@
 //! Tasks: of upstreams, under ids of this gateway, and of the gateway itself.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use handback_mcp::Era;
 use handback_mcp::wire::Object;
@@ -62,7 +65,11 @@ impl Gateway {
         let params = with_text(params.get().as_bytes(), "taskId", &task.task);
         match self.pass(talk, which, &question, params).await {
             Answer::Result(raw) => self.of_task(talk, &question, which, (&task, &shown), raw).await,
-            error @ Answer::Error(_) => error,
+            Answer::Error(json) => {
+                let params = question.params.and_then(|params| Object::read(params).ok());
+                let holding = self.holding(talk, params.as_ref(), &task.upstream, &task.tool);
+                Answer::Error(holding.error(json))
+            }
         }
     }
 
@@ -78,16 +85,18 @@ impl Gateway {
 
     /// What the one upstream of an older client says of a task; a result fits the client's budget.
     async fn of_older_task(&self, talk: &Talk, question: &Question<'_>) -> Answer {
-        let raw = match self.pass(talk, 0, question, question.params_bytes()).await {
-            Answer::Result(raw) if question.method == "tasks/result" => raw,
-            other => return other,
-        };
         // Of which tool it is, is not said.
         let holding = self.holding(talk, None, self.name_of(0), "");
+        let raw = match self.pass(talk, 0, question, question.params_bytes()).await {
+            Answer::Result(raw) if question.method == "tasks/result" => raw,
+            Answer::Error(json) => return Answer::Error(holding.error(json)),
+            other => return other,
+        };
         if !holding.is_over(&raw) {
             return Answer::Result(raw);
         }
-        match self.held_instead(talk, &holding, raw).await {
+        let task = question.params.and_then(|params| text_of(params, "taskId")).unwrap_or_default();
+        match self.held_once(talk, &holding, &task, raw).await {
             Ok(result) => Answer::Result(Raw::Memory(result)),
             Err(NotHeld::Failed(_)) => {
                 words::unanswered(self.name_of(0), &LineError::Protocol("no result"))
@@ -115,9 +124,10 @@ impl Gateway {
             budget: self.options().budget(client.as_deref(), names),
             held: self.pipeline().held().clone(),
             owner: talk.caller.principal().clone(),
-            now_ms: self.pipeline().now().as_secs().saturating_mul(1000),
+            clock: Arc::clone(self.pipeline().clock()),
             upstream: upstream.to_owned(),
             tool: tool.to_owned(),
+            retried_for: Duration::ZERO,
         }
     }
 
@@ -148,9 +158,14 @@ impl Gateway {
         let holding = self.holding(talk, params.as_ref(), &task.upstream, &task.tool);
         let result = told.get("result").map(|result| Bytes::copy_from_slice(result.as_bytes()));
         let over = result.map(Raw::Memory).filter(|result| holding.is_over(result));
-        let is_changed = has_id || over.is_some();
+        let error = told.get("error").map(|error| Bytes::copy_from_slice(error.as_bytes()));
+        let error = error.filter(|error| !holding.budget.allows(error.len() as u64));
+        let is_changed = has_id || over.is_some() || error.is_some();
+        if let Some(error) = error {
+            told.set("error", String::from_utf8_lossy(&holding.error(error)).into_owned());
+        }
         if let Some(result) = over {
-            match self.held_instead(talk, &holding, result).await {
+            match self.held_once(talk, &holding, shown, result).await {
                 Ok(result) => told.set("result", String::from_utf8_lossy(&result).into_owned()),
                 Err(NotHeld::Failed(_)) => return lost(LineError::Protocol("no result")),
                 Err(NotHeld::Refused(why)) => {

@@ -194,6 +194,12 @@ impl Pipeline {
         self.shared.parts.clock.now()
     }
 
+    /// What tells that time, for what goes on after a call was let in.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.parts.clock
+    }
+
     /// Makes a call. Dropping the future cancels it, unless the call has started and has a key,
     /// cannot be cancelled, or [runs on](Request::runs_on).
     ///

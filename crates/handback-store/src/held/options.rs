@@ -101,13 +101,14 @@ pub struct NewValue {
     pub(super) kind: String,
     pub(super) note: Bytes,
     pub(super) life: Option<Millis>,
+    pub(super) least_ms: Millis,
     pub(super) is_metered: bool,
 }
 
 impl NewValue {
     /// A value of this kind, such as a media type.
     pub fn new(kind: impl Into<String>) -> Self {
-        Self { kind: kind.into(), note: Bytes::new(), life: None, is_metered: true }
+        Self { kind: kind.into(), note: Bytes::new(), life: None, least_ms: 0, is_metered: true }
     }
 
     /// What else is to be known of it, at most [`MAX_NOTE_BYTES`](super::MAX_NOTE_BYTES): which
@@ -120,6 +121,13 @@ impl NewValue {
     /// It lives exactly so long, whether it is used or not.
     pub const fn fixed_life(mut self, life_ms: Millis) -> Self {
         self.life = Some(life_ms);
+        self
+    }
+
+    /// It lives at least so long, whether it is used or not, and longer as any other: somebody may
+    /// learn of it late.
+    pub const fn at_least(mut self, life_ms: Millis) -> Self {
+        self.least_ms = life_ms;
         self
     }
 

@@ -155,6 +155,12 @@ impl Held {
     pub const fn until(&self) -> Millis {
         self.row.end
     }
+
+    /// When it ends, however often it is used.
+    #[must_use]
+    pub const fn until_at_most(&self) -> Millis {
+        if self.row.idle_ms == 0 { self.row.end } else { self.row.last_end }
+    }
 }
 
 impl fmt::Debug for Held {
@@ -392,7 +398,7 @@ impl<S: Kv> HeldStore<S> {
             return Err(HeldError::Description);
         }
         let options = &self.shared.options;
-        let longest = new.life.unwrap_or(options.longest_ms).min(MAX_LIFE_MS);
+        let longest = new.life.unwrap_or(options.longest_ms.max(new.least_ms)).min(MAX_LIFE_MS);
         let row = Row {
             state: State::Writing,
             place: Place::Store,
@@ -408,7 +414,7 @@ impl<S: Kv> HeldStore<S> {
             note: new.note,
         };
         let name = Name::new(owner_tag(principal), space, id);
-        Ok(HeldWriter::new(Arc::clone(&self.shared), name, row, now))
+        Ok(HeldWriter::new(Arc::clone(&self.shared), name, row, new.least_ms, now))
     }
 
     fn find(

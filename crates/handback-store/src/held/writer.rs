@@ -33,6 +33,8 @@ pub struct HeldWriter<S: Kv> {
     name: Name,
     /// The row, as it will be.
     row: Row,
+    /// How long it lives at least.
+    least_ms: Millis,
     /// The row as it is stored, once it is.
     stored: Option<Bytes>,
     buffer: Vec<u8>,
@@ -45,11 +47,18 @@ pub struct HeldWriter<S: Kv> {
 }
 
 impl<S: Kv> HeldWriter<S> {
-    pub(super) const fn new(shared: Arc<Shared<S>>, name: Name, row: Row, now: Millis) -> Self {
+    pub(super) const fn new(
+        shared: Arc<Shared<S>>,
+        name: Name,
+        row: Row,
+        least_ms: Millis,
+        now: Millis,
+    ) -> Self {
         Self {
             shared,
             name,
             row,
+            least_ms,
             stored: None,
             buffer: Vec::new(),
             chunks: 0,
@@ -98,7 +107,10 @@ impl<S: Kv> HeldWriter<S> {
     /// [`HeldError`]; then nothing is held.
     pub fn finish(mut self, now: Millis) -> Result<Held, HeldError> {
         self.now = now;
-        let first_life = if self.row.idle_ms == 0 { Millis::MAX } else { self.row.idle_ms };
+        let first_life = match self.row.idle_ms {
+            0 => Millis::MAX,
+            idle_ms => idle_ms.max(self.least_ms),
+        };
         let held = Row {
             state: State::Held,
             charged: cost(self.row.size),

@@ -301,6 +301,37 @@ where
     assert!(!store.remove_spill(free, &one, 20_000).expect("it works"));
 }
 
+pub fn a_value_can_have_a_least_life<E: Engine>()
+where
+    E::Store: Kv,
+{
+    let engine = E::fresh();
+    let store = open(engine.store(), options());
+    let owner = person(1);
+    let put = |least_ms, now| {
+        let new = NewValue::new("text").at_least(least_ms);
+        store.put(&owner, new, b"abc", &mut Chance::new(), now).expect("it is held")
+    };
+    let is_there = |held: &Held, now| {
+        let found = store.look_up(handle_of(held), &owner, now).expect("it is looked up");
+        found.found().map(|held| held.until())
+    };
+    // Longer than anything else is held, and not longer than that.
+    let late = put(2 * LONGEST_MS, 1_000);
+    let end = 1_000 + 2 * LONGEST_MS;
+    assert_eq!((late.until(), late.until_at_most()), (end, end));
+    assert_eq!(is_there(&late, end - 1), Some(end));
+    assert_eq!(is_there(&late, end), None);
+    // Longer than without a use; after that, as any other.
+    let least = put(2 * IDLE_MS, end);
+    let (last_end, end) = (end + LONGEST_MS, end + 2 * IDLE_MS);
+    assert_eq!((least.until(), least.until_at_most()), (end, last_end));
+    assert_eq!(is_there(&least, end - IDLE_MS), Some(end), "a use takes nothing away");
+    assert_eq!(is_there(&least, end - 1), Some((end - 1 + IDLE_MS).min(last_end)));
+    // Shorter than what any has.
+    assert_eq!(put(1, end).until(), end + IDLE_MS);
+}
+
 pub fn an_id_that_is_given_is_written_once_for_each_principal<E: Engine>()
 where
     E::Store: Kv,

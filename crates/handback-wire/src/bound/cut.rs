@@ -25,13 +25,14 @@ pub struct Bounding<'a> {
     reading: Reading<'a>,
     schema: Option<&'a Validator>,
     chunk_bytes: usize,
+    reserved_bytes: usize,
 }
 
 impl<'a> Bounding<'a> {
     /// To a budget. Agents are told to read on with the tool `mcp_aql_read`.
     pub const fn new(budget: Budget) -> Self {
         let reading = Reading { tool: "mcp_aql_read", offsets: true };
-        Self { budget, reading, schema: None, chunk_bytes: CHUNK_BYTES }
+        Self { budget, reading, schema: None, chunk_bytes: CHUNK_BYTES, reserved_bytes: 0 }
     }
 
     /// Agents are told to read on with the tool of this name.
@@ -50,6 +51,25 @@ impl<'a> Bounding<'a> {
     pub const fn in_chunks_of(mut self, bytes: usize) -> Self {
         self.chunk_bytes = if bytes == 0 { 1 } else { bytes };
         self
+    }
+
+    /// So many bytes of the budget are not for the result: something is added to it later.
+    ///
+    /// They should be few, of what is left of [`Budget::FLOOR_BYTES`] something is to be said.
+    pub const fn reserving(mut self, bytes: usize) -> Self {
+        self.reserved_bytes = bytes;
+        self
+    }
+
+    /// Whether a result of so many bytes is given as it is.
+    #[must_use]
+    pub fn allows(&self, bytes: u64) -> bool {
+        self.budget.allows(bytes.saturating_add(self.reserved_bytes as u64))
+    }
+
+    /// What a result that is cut has room for.
+    fn room(&self) -> usize {
+        self.budget.room().saturating_sub(self.reserved_bytes)
     }
 
     /// What is left of `structuredContent` is valid by this schema.
@@ -71,26 +91,38 @@ pub struct Bounded {
     pub held_bytes: u64,
 }
 
+impl Bounded {
+    /// Gives up what was kept: nobody gets this result.
+    pub fn forget<K: Keep>(&self, keep: &mut K) {
+        for (number, part) in self.parts.iter().enumerate() {
+            let earlier = self.parts.iter().take(number);
+            if !earlier.into_iter().any(|other| other.handle == part.handle) {
+                keep.forget(part.handle);
+            }
+        }
+    }
+}
+
 /// Cuts the result of a tool call that is over a budget, so that nothing is lost.
 ///
 /// A result within the budget comes back as it is.
 ///
 /// # Errors
 ///
-/// [`BoundError`]. Parts that were kept before an error stay until they expire.
+/// [`BoundError`]; then nothing is kept.
 pub fn bound<K: Keep>(
     result: &dyn ByteSource,
     how: &Bounding<'_>,
     keep: &mut K,
 ) -> Result<Bounded, BoundError<K::Error>> {
     let chunks = Chunks::new(result, how.chunk_bytes);
-    if how.budget.allows(result.size_bytes()) {
+    if how.allows(result.size_bytes()) {
         let result = chunks.read(chunks.all()).map_err(BoundError::Source)?.into_owned();
         return Ok(Bounded { result, parts: vec![], held_bytes: 0 });
     }
     let shape = Shape::read(&chunks).map_err(not_json)?;
     let job = Job { chunks, shape: &shape, how };
-    if let Some(plan) = Plan::of(&shape, how.budget.room())
+    if let Some(plan) = Plan::of(&shape, how.room())
         && let Some(bounded) = job.taken_apart(&plan, keep)?
     {
         return Ok(bounded);
@@ -126,7 +158,7 @@ impl Job<'_> {
         keep: &mut K,
     ) -> Result<Option<Bounded>, BoundError<K::Error>> {
         let units = plan.cut.as_slice();
-        let most = self.how.budget.room();
+        let most = self.how.room();
         // Each of several gets twice its share at most.
         let limit = most.min(2 * (most / units.len().max(1)));
         let look = Look { chunks: self.chunks, limit, share: plan.share };
@@ -134,13 +166,28 @@ impl Job<'_> {
         let mut bodies = bodies.map_err(BoundError::Source)?;
         body::tie(units, &mut bodies);
         let places = hold::all(&self.chunks, &bodies, keep)?;
+        let fitted = self.fitted(plan, &bodies, &places);
+        if !matches!(fitted, Ok(Some(_))) {
+            hold::forget(&places, keep);
+        }
+        fitted.map_err(BoundError::Source)
+    }
+
+    /// Shows as much of parts that are kept as there is room for.
+    fn fitted(
+        &self,
+        plan: &Plan,
+        bodies: &[Body],
+        places: &[Place],
+    ) -> Result<Option<Bounded>, CollectionError> {
+        let (units, most) = (plan.cut.as_slice(), self.how.room());
         let schema = self.how.schema.filter(|_| !self.is_error());
-        let show = Show { units, bodies: &bodies, places: &places, schema };
+        let show = Show { units, bodies, places, schema };
         let (mut room, mut best) = (plan.room, None);
         for _ in 0..TRIES {
             let pieces = show.within(room);
-            let parts = parts(units, &bodies, &places, &pieces);
-            let result = self.compose(units, &pieces, &parts).map_err(BoundError::Source)?;
+            let parts = parts(units, bodies, places, &pieces);
+            let result = self.compose(units, &pieces, &parts)?;
             match most.checked_sub(result.len()) {
                 Some(left) => {
                     best = Some((result, parts));
@@ -170,7 +217,10 @@ impl Job<'_> {
         let parts = parts(&units, &bodies, &places, &pieces);
         let shape = self.bare();
         let job = Job { shape: &shape, ..*self };
-        let result = job.compose(&units, &pieces, &parts).map_err(BoundError::Source)?;
+        let result = job.compose(&units, &pieces, &parts).map_err(|error| {
+            hold::forget(&places, keep);
+            BoundError::Source(error)
+        })?;
         let held_bytes = places.iter().map(|place| place.bytes).sum();
         Ok(Bounded { result, parts, held_bytes })
     }
@@ -233,6 +283,7 @@ fn parts(units: &[Unit], bodies: &[Body], places: &[Place], pieces: &Pieces) -> 
         total: body.held.total,
         bytes: place.bytes,
         until_ms: place.kept.until_ms,
+        until_at_most_ms: place.kept.until_at_most_ms,
     };
     units.iter().zip(bodies).zip(places).zip(&pieces.all).map(of).collect()
 }

@@ -30,7 +30,7 @@ pub(super) struct Place {
     pub(super) again: bool,
 }
 
-/// Keeps what is held of each part; what is the same is kept once.
+/// Keeps what is held of each part; what is the same is kept once. All of them, or none.
 pub(super) fn all<K: Keep>(
     chunks: &Chunks<'_>,
     bodies: &[Body],
@@ -41,12 +41,24 @@ pub(super) fn all<K: Keep>(
         let earlier =
             bodies.iter().zip(&places).find(|(other, _)| is_same(&other.held, &body.held));
         let place = match earlier {
-            Some((_, place)) => Place { again: true, ..*place },
-            None => one(chunks, &body.held, keep)?,
+            Some((_, place)) => Ok(Place { again: true, ..*place }),
+            None => one(chunks, &body.held, keep),
         };
-        places.push(place);
+        match place {
+            Ok(place) => places.push(place),
+            Err(error) => {
+                forget(&places, keep);
+                return Err(error);
+            }
+        }
     }
     Ok(places)
+}
+
+/// Gives up what was kept.
+pub(super) fn forget<K: Keep>(places: &[Place], keep: &mut K) {
+    let own = places.iter().filter(|place| !place.again);
+    own.for_each(|place| keep.forget(place.kept.handle));
 }
 
 fn is_same(one: &Held, other: &Held) -> bool {

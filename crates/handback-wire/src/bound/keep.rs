@@ -21,6 +21,10 @@ pub trait Keep {
     ///
     /// If it cannot be kept.
     fn part(&mut self, part: &NewPart) -> Result<Self::Writer<'_>, Self::Error>;
+
+    /// Gives up a part that was kept: nobody learns its name. What cannot be given up now is kept
+    /// until it ends, and nobody is told: this happens where something else went wrong already.
+    fn forget(&mut self, handle: Handle);
 }
 
 /// Takes the bytes of one part. What is dropped before it is finished is not kept.
@@ -71,6 +75,8 @@ pub const TEXT: &str = "text/plain; charset=utf-8";
 pub struct Kept {
     /// Its name.
     pub handle: Handle,
-    /// For how long it is kept if nobody reads it, in milliseconds since 1970.
+    /// Until when it is kept if nobody reads it, in milliseconds since 1970.
     pub until_ms: u64,
+    /// Until when it is kept however often it is read.
+    pub until_at_most_ms: u64,
 }

@@ -18,6 +18,8 @@
 //! The first block is a notice: what is shown, how much there is, under which handle, until when, and
 //! how to read on. The same is in `_meta` for programs, under [`HELD_KEY`].
 //!
+//! An error of the protocol is not held: [`bound_error`] shortens its message and leaves its data out.
+//!
 //! Choices:
 //!
 //! - **Bounded memory.** A result may be far larger than memory: it is read in pieces, three times at
@@ -42,6 +44,7 @@ mod chunks;
 mod compose;
 mod cut;
 mod digest;
+mod error;
 mod hold;
 mod items;
 mod keep;
@@ -60,6 +63,7 @@ pub(crate) mod tests;
 
 pub use budget::{Budget, BudgetError};
 pub use cut::{Bounded, Bounding, bound};
+pub use error::{OMITTED_KEY, bound_error};
 pub use hold::BoundError;
 pub use keep::{JSON, Keep, Kept, NewPart, PartWriter, TEXT};
 pub use part::Part;

@@ -51,10 +51,13 @@ pub(super) fn write(facts: &Facts<'_>) -> String {
     let parts = || facts.lines.iter().map(|line| line.part);
     let until = parts().map(|part| part.until_ms).min().unwrap_or_default();
     let mut out = format!(
-        "CUT to fit: the whole result has {} bytes. Nothing is lost; it is held for you until {} \
-         (longer while you read it):\n",
+        "CUT to fit: the whole result has {} bytes. Nothing is lost; it is held for you until {}{}:\n",
         facts.bytes,
-        Time(until)
+        Time(until),
+        match parts().all(|part| part.until_ms < part.until_at_most_ms) {
+            true => " (longer while you read it)",
+            false => "",
+        }
     );
     for (number, line) in facts.lines.iter().enumerate() {
         let same = |other: &&Line<'_>| other.part.handle == line.part.handle;
@@ -138,8 +141,9 @@ fn said(line: &Line<'_>) -> String {
     };
     let others = match line.remark {
         Remark::NotShown => return format!(", not shown here, {bytes} bytes"),
-        Remark::Outline(outline) => {
-            return format!(", {bytes} bytes without a list; it has {outline}");
+        Remark::Outline(outline, others) => {
+            let others = also(others);
+            return format!(", {bytes} bytes without a list; it has {outline}{others}");
         }
         Remark::Others(others) => also(others),
         Remark::Plain => String::new(),
@@ -154,11 +158,18 @@ fn said(line: &Line<'_>) -> String {
 
 /// Other lists that are cut.
 fn also(others: &[Other]) -> String {
+    if others.is_empty() {
+        return String::new();
+    }
     let mut out = "; also cut:".to_owned();
     let mut comma = "";
     for Other { name, shown, total } in others {
         let name: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
-        let one = format!("{comma} {shown} of {total} of '{name}'");
+        let one = match name.as_str() {
+            // An array in an array, or the document itself.
+            "" => format!("{comma} {shown} of {total} inside"),
+            name => format!("{comma} {shown} of {total} of '{name}'"),
+        };
         if out.len() + one.len() > OTHERS_BYTES {
             out.push_str(" and others");
             break;

@@ -29,6 +29,8 @@ pub struct Part {
     pub bytes: u64,
     /// Until when it is held if nobody reads it, in milliseconds since 1970.
     pub until_ms: u64,
+    /// Until when it is held however often it is read.
+    pub until_at_most_ms: u64,
 }
 
 impl Part {

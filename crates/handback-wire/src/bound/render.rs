@@ -46,12 +46,12 @@ pub(super) struct Other {
     pub(super) total: u64,
 }
 
-/// Not more of them are told.
+/// Not more of them are remembered: more than a notice names, which then says that there are others.
 const OTHERS_MAX: usize = 8;
 
 /// Cuts a sketch to at most `room` bytes, or to what is left of it when nothing is shown that can be
-/// left out. `list` is the array or object whose items are counted.
-pub(super) fn cut(sketch: &Sketch, list: &Node, mode: Mode, room: usize) -> Cut {
+/// left out. `list` is the array or object whose items are counted, if there is one.
+pub(super) fn cut(sketch: &Sketch, list: Option<&Node>, mode: Mode, room: usize) -> Cut {
     let mut render = Render { sketch, list, mode, shown: 0, others: vec![] };
     let mut text = vec![];
     render.node(sketch.root(), b"", room, &mut text);
@@ -66,7 +66,7 @@ const LEAST_CONTAINER: usize = 2;
 
 struct Render<'a> {
     sketch: &'a Sketch,
-    list: &'a Node,
+    list: Option<&'a Node>,
     mode: Mode,
     shown: u64,
     others: Vec<Other>,
@@ -76,9 +76,10 @@ impl Render<'_> {
     fn node(&mut self, node: &Node, name: &[u8], room: usize, out: &mut Vec<u8>) {
         if node.whole && node.text.len() <= room {
             out.extend_from_slice(self.sketch.slice(node.text.clone()));
-            let (list, all) = (&self.list.text, &node.text);
-            if all.start <= list.start && list.end <= all.end {
-                self.shown = self.list.total;
+            let is_in =
+                |list: &&Node| node.text.start <= list.text.start && list.text.end <= node.text.end;
+            if let Some(list) = self.list.filter(is_in) {
+                self.shown = list.total;
             }
             return;
         }
@@ -111,13 +112,13 @@ impl Render<'_> {
         let (open, close) = if node.kind == Token::Object { (b'{', b'}') } else { (b'[', b']') };
         out.push(open);
         let mut left = room.saturating_sub(LEAST_CONTAINER);
-        let mut shown = 0;
+        let (mut shown, mut is_in_part) = (0, false);
         for child in node.children() {
             let comma = usize::from(shown > 0);
             let is_whole = child.node.is_none_or(|node| node.whole);
             if !is_whole || child.text.len() + comma > left {
                 if shown == 0 {
-                    self.lone_item(node, &child, left, out);
+                    is_in_part = self.lone_item(node, &child, left, out);
                 }
                 break;
             }
@@ -129,21 +130,29 @@ impl Render<'_> {
             shown += 1;
         }
         out.push(close);
-        self.count(node, name, shown);
+        // Of a list of one item that is there in part, what is missing is told inside.
+        if !is_in_part || node.total > 1 {
+            self.count(node, name, shown);
+        }
     }
 
-    /// An item that is too long, where nothing else would be shown.
-    fn lone_item(&mut self, list: &Node, child: &Child<'_>, room: usize, out: &mut Vec<u8>) {
+    /// An item that is too long, where nothing else would be shown. Gives whether it is.
+    fn lone_item(
+        &mut self,
+        list: &Node,
+        child: &Child<'_>,
+        room: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let may = match self.mode {
             Mode::Whole => false,
             Mode::Items => list.total == 1,
             Mode::Inside => true,
         };
-        if let (true, Some(node)) = (may && list.kind == Token::Array, child.node)
-            && room >= least(node)
-        {
-            self.node(node, b"", room, out);
-        }
+        let node = child.node.filter(|_| may && list.kind == Token::Array);
+        let Some(node) = node.filter(|node| room >= least(node)) else { return false };
+        self.node(node, b"", room, out);
+        true
     }
 
     /// All members, or as many as have room for a name and next to nothing.
@@ -160,7 +169,7 @@ impl Render<'_> {
         out.push(b'}');
         let shown = members.len() as u64;
         // Members that are there may be cut themselves: they are not counted as shown.
-        if shown < node.total && !std::ptr::eq(node, self.list) {
+        if shown < node.total && !self.is_list(node) {
             self.count(node, name, shown);
         }
     }
@@ -227,8 +236,12 @@ impl Render<'_> {
         (members, left)
     }
 
+    fn is_list(&self, node: &Node) -> bool {
+        self.list.is_some_and(|list| std::ptr::eq(node, list))
+    }
+
     fn count(&mut self, node: &Node, name: &[u8], shown: u64) {
-        if std::ptr::eq(node, self.list) {
+        if self.is_list(node) {
             self.shown = shown;
         } else if self.others.len() < OTHERS_MAX {
             let name = items::decoded(name).unwrap_or_default();
@@ -277,7 +290,7 @@ mod tests {
     #[track_caller]
     fn check(value: &Value, mode: Mode, room: usize, expected: &Value, shown: u64) {
         let sketch = sketch(value, 10_000);
-        let cut = cut(&sketch, Items::of(&sketch).node, mode, room);
+        let cut = cut(&sketch, Some(Items::of(&sketch).node), mode, room);
         assert_eq!(serde_json::from_slice::<Value>(&cut.text).unwrap(), *expected);
         assert_eq!(cut.shown, shown);
     }
@@ -301,7 +314,7 @@ mod tests {
     fn records_keep_their_members() {
         let record = json!({"a": long(900), "b": 1, "c": [long(400), long(400), 3], "d": {}});
         let sketch = sketch(&record, 10_000);
-        let cut = cut(&sketch, Items::of(&sketch).node, Mode::Items, 1000);
+        let cut = cut(&sketch, Some(Items::of(&sketch).node), Mode::Items, 1000);
         let value: Value = serde_json::from_slice(&cut.text).unwrap();
         assert_eq!((&value["b"], &value["d"]), (&json!(1), &json!({})));
         assert_eq!(value["c"], json!([long(400)]));
@@ -342,7 +355,7 @@ mod tests {
             let items = Items::of(&sketch);
             for room in rooms {
                 for mode in [Mode::Whole, Mode::Items, Mode::Inside] {
-                    let cut = cut(&sketch, items.node, mode, room);
+                    let cut = cut(&sketch, Some(items.node), mode, room);
                     prop_assert!(serde_json::from_slice::<Value>(&cut.text).is_ok());
                     prop_assert!(cut.text.len() <= room.max(least(sketch.root())));
                     prop_assert!(cut.shown <= items.node.total);

@@ -29,8 +29,8 @@ pub(super) enum Remark {
     NotShown,
     /// Nothing.
     Plain,
-    /// It has no list to cut: what there is.
-    Outline(String),
+    /// It has no list that is read on: what there is, and what of that is cut.
+    Outline(String, Vec<Other>),
     /// Others in it are cut, too.
     Others(Vec<Other>),
 }
@@ -109,14 +109,12 @@ impl Show<'_> {
         let (cut, remark) = match &body.shown {
             Shown::Json(sketch) => {
                 if self.is_content(group) {
-                    let cut = |room| render::cut(sketch, sketch.root(), Mode::Whole, room);
+                    let root = Some(sketch.root());
+                    let cut = |room| render::cut(sketch, root, Mode::Whole, room);
                     (fit(room, cut, |cut| cut.text.len()), Remark::Plain)
                 } else {
-                    let mut cut = self.json(sketch, group, room, pieces);
+                    let cut = self.json(sketch, group, room, pieces);
                     let remark = remark(sketch, &cut);
-                    if matches!(remark, Remark::Outline(_)) {
-                        cut.shown = 0;
-                    }
                     (cut, remark)
                 }
             }
@@ -139,7 +137,8 @@ impl Show<'_> {
 
     /// A cut of a document, which is valid if it has to be.
     fn json(&self, sketch: &Sketch, group: &[usize], room: usize, pieces: &mut Pieces) -> Cut {
-        let list = Items::of(sketch).node;
+        let items = Items::of(sketch);
+        let list = items.is_list.then_some(items.node);
         let fitted = |mode| {
             let cut = |room| render::cut(sketch, list, mode, room);
             fit(room, cut, |cut| self.cost(group, cut))
@@ -233,7 +232,8 @@ fn remark(sketch: &Sketch, cut: &Cut) -> Remark {
     let items = Items::of(sketch);
     if !items.is_list {
         // It is read from its root.
-        return Remark::Outline(items::outline(sketch, sketch.root(), OUTLINE_BYTES));
+        let outline = items::outline(sketch, sketch.root(), OUTLINE_BYTES);
+        return Remark::Outline(outline, cut.others.clone());
     }
     match cut.others.is_empty() {
         true => Remark::Plain,

@@ -185,3 +185,35 @@ fn clients_of_one_command_are_told_apart_by_their_names() {
     assert_eq!(again["_meta"]["dev.handback/replayed"], true, "{again}");
     assert_eq!(world.effects("append").len(), 2);
 }
+
+#[test]
+fn a_large_answer_waits_for_the_next_try() {
+    for era in ERAS {
+        let world = World::new();
+        world.sandbox.write("handback.toml", "[held]\nidle_s = 1\nlongest_s = 1\n");
+        let config = world.sandbox.path("handback.toml");
+        let flags = ["--config", config.to_str().unwrap()];
+        let mut client = world.client_with(era, &flags, json!({}));
+        let rows = |key: Option<&str>| {
+            let mut call = json!({"name": "rows", "arguments": {"count": 5000}});
+            key.into_iter().for_each(|key| call["_meta"] = json!({KEY: key}));
+            call
+        };
+        let unkeyed = ask(&mut client, &rows(None));
+        let first = ask(&mut client, &rows(Some("k")));
+        // What nobody could ask for again is gone by then.
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        let again = ask(&mut client, &rows(Some("k")));
+        assert_eq!(again["_meta"]["dev.handback/replayed"], true, "{again}");
+        let held = |result: &Value| result["_meta"]["dev.handback/held"][0].clone();
+        assert_eq!(held(&again), held(&first));
+        let count = |client: &mut Client, result: &Value| {
+            let handle = held(result)["handle"].clone();
+            let counted = json!({"operation": "count_elements", "element_type": handle});
+            let answer = client.call("mcp_aql_read", &counted);
+            serde_json::from_str::<Value>(text(&answer)).unwrap()
+        };
+        assert_eq!(count(&mut client, &unkeyed)["success"], false);
+        assert_eq!(count(&mut client, &again)["data"]["count"], 5000);
+    }
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::callers::Callers;
-use super::{World, text};
+use super::{World, aql, text};
 use crate::mcp_client::{Client, Era};
 use crate::support::Sandbox;
 
@@ -167,6 +167,39 @@ fn the_result_of_a_servers_own_task_keeps_to_the_budget() {
     let (_, told) = told_of(65 << 20);
     assert_eq!(told["error"]["data"]["reason"], "too_large", "{told}");
     assert!(told["error"]["message"].as_str().unwrap().contains("too large"), "{told}");
+}
+
+#[test]
+fn the_result_of_a_servers_own_task_is_held_once() {
+    for (era, method) in [(Era::Newest, "tasks/get"), (Era::Older, "tasks/result")] {
+        let world = World::speaking("both tasks");
+        // For one of it there is room, and not for a second.
+        world.sandbox.write("handback.toml", "[held]\nbytes_per_caller = 1048576\n");
+        let config = world.sandbox.path("handback.toml");
+        let flags = ["--config", config.to_str().unwrap()];
+        let mut client = world.client_with(era, &flags, knows_tasks());
+        let task_for = |client: &mut Client, bytes: usize| match era {
+            Era::Newest => task_of(&client.call("chore", &json!({"bytes": bytes}))),
+            _ => format!("chore-{bytes}"),
+        };
+        let task = task_for(&mut client, 600_000);
+        let read = |client: &mut Client, task: &str| {
+            let told = client.ask_with_meta(method, json!({"taskId": task}));
+            let result = if method == "tasks/get" { &told["result"] } else { &told };
+            let held = result["_meta"]["dev.handback/held"].clone();
+            assert!(held[0]["handle"].is_string(), "{told}");
+            held
+        };
+        let held = read(&mut client, &task);
+        for _ in 0..9 {
+            assert_eq!(read(&mut client, &task), held);
+        }
+        let listed = json!({"operation": "list_collections", "params": {}});
+        let listed = aql(&mut client, "mcp_aql_read", &listed).to_string();
+        assert!(listed.contains(held[0]["handle"].as_str().unwrap()), "{listed}");
+        let other = task_for(&mut client, 100_000);
+        assert_ne!(read(&mut client, &other), held, "another task is another one");
+    }
 }
 
 /// A server of the older era over HTTP, which is ended when it is dropped.

@@ -194,6 +194,10 @@ def take_back():
     return text("taken back")
 
 
+class Refused(Exception):
+    """An error object as the answer."""
+
+
 def wrong(how):
     if how == "malformed":
         say('{"jsonrpc":"2.0", "id":')
@@ -208,6 +212,8 @@ def wrong(how):
         sys.stdout.write('{"jsonrpc":"2.0","id":')
         sys.stdout.flush()
         os._exit(3)
+    elif how == "error":
+        raise Refused({"code": -32001, "message": "no such order", "data": {"trace": "x" * 7_000_000}})
     elif how == "never":
         time.sleep(3600)
     return text("wrong " + how)
@@ -302,8 +308,12 @@ def answer(message):
 
 
 def serve(message):
-    result = answer(message)
     number = json.dumps(message["id"])
+    try:
+        result = answer(message)
+    except Refused as refused:
+        say({"jsonrpc": "2.0", "id": message["id"], "error": refused.args[0]})
+        return
     if result is None:
         say({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no such method"}})
     elif isinstance(result, str):

@@ -76,6 +76,20 @@ fn one_that_ends_at_once_is_not_started_for_every_question() {
 }
 
 #[test]
+fn a_large_error_keeps_to_the_budget() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let wrong = json!({"name": "wrong", "arguments": {"how": "error"}});
+        client.send("tools/call", wrong);
+        let told = client.receive();
+        let omitted = json!({"dev.handback/omitted": 7_000_000 + r#"{"trace": ""}"#.len()});
+        let error = json!({"code": -32001, "message": "no such order", "data": omitted});
+        assert_eq!(told["error"], error);
+    }
+}
+
+#[test]
 fn a_full_disk_fails_the_call_that_needs_it() {
     let world = World::new();
     let wrap = world.command(&[]);

@@ -87,6 +87,10 @@ impl Keep for Counter {
     fn part(&mut self, part: &NewPart) -> Result<CounterWriter<'_>, Infallible> {
         Ok(CounterWriter { counter: self, part: part.clone(), bytes: 0, hash: Sha256::new() })
     }
+
+    fn forget(&mut self, _handle: Handle) {
+        panic!("all of it can be kept and shown");
+    }
 }
 
 impl PartWriter for CounterWriter<'_> {
@@ -102,7 +106,7 @@ impl PartWriter for CounterWriter<'_> {
     fn finish(self) -> Result<Kept, Infallible> {
         let number = self.counter.parts.len();
         self.counter.parts.push((self.part, self.bytes, self.hash.finalize().into()));
-        Ok(Kept { handle: handle(number), until_ms: UNTIL_MS })
+        Ok(Kept { handle: handle(number), until_ms: UNTIL_MS, until_at_most_ms: u64::MAX })
     }
 }
 

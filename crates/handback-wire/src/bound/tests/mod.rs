@@ -7,7 +7,7 @@ mod shapes;
 
 use std::convert::Infallible;
 
-use handback_page::json::{InMemory, JsonCollection, JsonOptions};
+use handback_page::json::{InMemory, JsonCollection, JsonOptions, Pointer};
 use handback_page::{Filter, Query, Search, TextCollection};
 use handback_token::Handle;
 use jsonschema::Validator;
@@ -45,6 +45,12 @@ impl Keep for Shelf {
     fn part(&mut self, part: &NewPart) -> Result<ShelfWriter<'_>, Infallible> {
         Ok(ShelfWriter { shelf: self, part: part.clone(), bytes: vec![] })
     }
+
+    fn forget(&mut self, handle: Handle) {
+        let before = self.parts.len();
+        self.parts.retain(|(other, ..)| *other != handle);
+        assert_eq!(self.parts.len() + 1, before, "it was not kept");
+    }
 }
 
 impl PartWriter for ShelfWriter<'_> {
@@ -58,7 +64,7 @@ impl PartWriter for ShelfWriter<'_> {
     fn finish(self) -> Result<Kept, Infallible> {
         let handle = handle(self.shelf.parts.len());
         self.shelf.parts.push((handle, self.part, self.bytes));
-        Ok(Kept { handle, until_ms: UNTIL_MS })
+        Ok(Kept { handle, until_ms: UNTIL_MS, until_at_most_ms: u64::MAX })
     }
 }
 
@@ -156,6 +162,9 @@ pub(super) fn check(
     if is_held("") {
         return;
     }
+    for part in bounded.parts.iter().filter(|part| part.kind == JSON) {
+        check_counted(original, outcome, part);
+    }
     check_members(original, shown, &is_held);
     check_structured(original, shown, &is_held, schema);
     check_blocks(original, outcome, &is_held);
@@ -223,6 +232,71 @@ fn check_items(document: &Value, shown: &Value, part: &Part) {
             assert!(first.iter().filter(same).count() >= shown_items);
         }
         (_, _) => assert_eq!(part.shown, 0),
+    }
+}
+
+/// Every array and object of a document of which something is missing is counted.
+#[track_caller]
+fn check_counted(original: &Value, outcome: &Outcome, part: &Part) {
+    let Some(shown) = shown_of(&outcome.shown, part) else { return };
+    let was = original.pointer(&part.path.to_string()).unwrap();
+    let parsed = was.as_str().and_then(|text| serde_json::from_str(text).ok());
+    let is_text = part.path.tokens().last().is_some_and(|name| name == "text");
+    let was = parsed.filter(|_| is_text).unwrap_or_else(|| was.clone());
+    let notice = outcome.notice();
+    each_shorter(&shown, &was, &mut vec![], &mut |path, is, was| {
+        if Pointer::from_tokens(path.iter().cloned()) == part.items {
+            assert_eq!(part.total, was as u64);
+            return;
+        }
+        let name: String = path
+            .last()
+            .into_iter()
+            .flat_map(|name| name.chars())
+            .filter(|c| !c.is_control())
+            .take(40)
+            .collect();
+        let said = |shown: usize| {
+            let (named, inside) = (format!("of '{name}'"), "inside".to_owned());
+            [named, inside]
+                .iter()
+                .any(|place| notice.contains(&format!("{shown} of {was} {place}")))
+        };
+        // An item that is there in part does not count.
+        let is_told = said(is) || (is == 1 && said(0)) || notice.contains(" and others");
+        assert!(is_told, "{is} of {was} at {path:?}: {notice}");
+    });
+}
+
+/// Arrays and objects that have fewer items than they had: where, how many, of how many.
+fn each_shorter(
+    is: &Value,
+    was: &Value,
+    path: &mut Vec<String>,
+    found: &mut dyn FnMut(&[String], usize, usize),
+) {
+    let (is_len, was_len) = match (is, was) {
+        (Value::Array(is), Value::Array(was)) => (is.len(), was.len()),
+        (Value::Object(is), Value::Object(was)) => (is.len(), was.len()),
+        _ => return,
+    };
+    if is_len < was_len {
+        found(path, is_len, was_len);
+    }
+    let children: Vec<(String, &Value, &Value)> = match (is, was) {
+        (Value::Object(is), Value::Object(was)) => {
+            is.iter().map(|(name, is)| (name.clone(), is, &was[name])).collect()
+        }
+        (Value::Array(is), Value::Array(was)) => {
+            let pairs = is.iter().zip(was).enumerate();
+            pairs.map(|(number, (is, was))| (number.to_string(), is, was)).collect()
+        }
+        _ => vec![],
+    };
+    for (name, is, was) in children {
+        path.push(name);
+        each_shorter(is, was, path, found);
+        path.pop();
     }
 }
 

@@ -553,41 +553,132 @@ fn the_smallest_budgets_have_a_floor() {
 }
 
 #[test]
-fn a_full_shelf_is_told() {
-    #[derive(Debug, thiserror::Error)]
-    #[error("full")]
-    struct Full;
+fn lists_beside_a_long_text_are_counted() {
+    let tags: Vec<_> = (0..500).map(|number| format!("{number:0>98}")).collect();
+    let document = json!({"summary": "word ".repeat(60_000), "tags": tags});
+    let result = json!({"content": [], "structuredContent": document});
+    let outcome = cut(&result, 40 << 10);
+    let shown = outcome.shown["structuredContent"]["tags"].as_array().unwrap().len();
+    assert!((100..500).contains(&shown), "{shown}");
+    let notice = outcome.notice();
+    assert!(notice.contains(&format!("; also cut: {shown} of 500 of 'tags'\n")), "{notice}");
+    assert!(notice.contains("it has summary (text, 300002 bytes), tags (array, "), "{notice}");
+}
 
-    struct Small(usize);
-
-    struct SmallWriter<'a>(&'a mut usize);
-
-    impl Keep for Small {
-        type Error = Full;
-        type Writer<'a> = SmallWriter<'a>;
-
-        fn part(&mut self, _part: &NewPart) -> Result<SmallWriter<'_>, Full> {
-            Ok(SmallWriter(&mut self.0))
-        }
-    }
-
-    impl PartWriter for SmallWriter<'_> {
-        type Error = Full;
-
-        fn write(&mut self, bytes: &[u8]) -> Result<(), Full> {
-            *self.0 = self.0.checked_sub(bytes.len()).ok_or(Full)?;
-            Ok(())
-        }
-
-        fn finish(self) -> Result<Kept, Full> {
-            Ok(Kept { handle: handle(0), until_ms: UNTIL_MS })
-        }
-    }
-
+#[test]
+fn a_notice_says_whether_reading_prolongs_what_is_held() {
     let result = json!({"content": [text(lines(2000))]}).to_string();
+    let source = InMemory::new(result, 0);
+    let notice = |until_at_most_ms| {
+        let mut small = Small { room: 1_000_000, until_at_most_ms, ..Small::default() };
+        let how = Bounding::new(Budget::bytes(BUDGET));
+        let bounded = bound(&source, &how, &mut small).unwrap();
+        let shown: Value = serde_json::from_slice(&bounded.result).unwrap();
+        shown["content"][0]["text"].as_str().unwrap().lines().next().unwrap().to_owned()
+    };
+    let (longer, fixed) = (notice(UNTIL_MS + 1), notice(UNTIL_MS));
+    assert!(longer.ends_with("until 2027-01-15T08:00:00Z (longer while you read it):"), "{longer}");
+    assert!(fixed.ends_with("until 2027-01-15T08:00:00Z:"), "{fixed}");
+}
+
+#[test]
+fn what_is_reserved_is_left() {
+    let result = json!({"content": [text(lines(2000))], "structuredContent": rows(1000)});
+    for budget in [0, 4096, BUDGET] {
+        let how = Bounding::new(Budget::bytes(budget)).reserving(200);
+        let source = InMemory::new(result.to_string(), 0);
+        let bounded = bound(&source, &how, &mut Shelf::default()).unwrap();
+        let room = budget.max(Budget::FLOOR_BYTES) - 200;
+        assert!(bounded.result.len() <= room, "{} > {room}", bounded.result.len());
+    }
+    let small = json!({"content": []}).to_string();
+    for (more, is_cut) in [(200, false), (199, true)] {
+        let how = Bounding::new(Budget::bytes(small.len() + more)).reserving(200);
+        let source = InMemory::new(small.clone(), 0);
+        let bounded = bound(&source, &how, &mut Shelf::default()).unwrap();
+        assert_eq!(!bounded.parts.is_empty(), is_cut);
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("full")]
+struct Full;
+
+/// Has room for so many bytes.
+#[derive(Debug, Default)]
+struct Small {
+    room: usize,
+    kept: Vec<(Handle, usize)>,
+    forgotten: usize,
+    until_at_most_ms: u64,
+}
+
+struct SmallWriter<'a>(&'a mut Small, usize);
+
+impl Keep for Small {
+    type Error = Full;
+    type Writer<'a> = SmallWriter<'a>;
+
+    fn part(&mut self, _part: &NewPart) -> Result<SmallWriter<'_>, Full> {
+        Ok(SmallWriter(self, 0))
+    }
+
+    fn forget(&mut self, handle: Handle) {
+        let at = self.kept.iter().position(|(other, _)| *other == handle).unwrap();
+        self.room += self.kept.remove(at).1;
+        self.forgotten += 1;
+    }
+}
+
+impl PartWriter for SmallWriter<'_> {
+    type Error = Full;
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        self.1 += bytes.len();
+        if self.1 > self.0.room { Err(Full) } else { Ok(()) }
+    }
+
+    fn finish(self) -> Result<Kept, Full> {
+        let Self(small, bytes) = self;
+        small.room -= bytes;
+        let handle = handle(small.kept.len());
+        small.kept.push((handle, bytes));
+        let until_at_most_ms = small.until_at_most_ms;
+        Ok(Kept { handle, until_ms: UNTIL_MS, until_at_most_ms })
+    }
+}
+
+#[test]
+fn a_full_shelf_is_told_and_left_as_it_was() {
+    let part = |word: &str| text(word.repeat(7_000));
+    // What is there twice is kept once, and forgotten once.
+    let blocks = [part("one "), part("two "), part("one "), part("six ")];
+    let result = json!({"content": blocks}).to_string();
     let how = Bounding::new(Budget::bytes(BUDGET)).in_chunks_of(1000);
     let source = InMemory::new(result, 0);
-    assert!(bound(&source, &how, &mut Small(1_000_000)).is_ok());
-    let error = bound(&source, &how, &mut Small(10_000)).unwrap_err();
-    assert!(matches!(error, super::super::BoundError::Keep(Full)));
+    let mut large = Small { room: 100_000, ..Small::default() };
+    let bounded = bound(&source, &how, &mut large).unwrap();
+    assert_eq!((large.kept.len(), large.room), (3, 100_000 - 3 * 28_000));
+    bounded.forget(&mut large);
+    assert_eq!((large.kept.len(), large.room, large.forgotten), (0, 100_000, 3));
+    for (room, forgotten) in [(10_000, 0), (30_000, 1), (60_000, 2)] {
+        let mut small = Small { room, ..Small::default() };
+        let error = bound(&source, &how, &mut small).unwrap_err();
+        assert!(matches!(error, super::super::BoundError::Keep(Full)));
+        assert_eq!((small.kept.len(), small.room, small.forgotten), (0, room, forgotten));
+    }
+}
+
+#[test]
+fn what_does_not_fit_in_parts_is_kept_once() {
+    // A number has no cut.
+    let number = format!("0.1{}", "0".repeat(9_000));
+    let result = format!(r#"{{"content":[],"structuredContent":{number}}}"#);
+    let mut shelf = Small { room: 30_000, ..Small::default() };
+    let source = InMemory::new(result.clone(), 0);
+    let bounded = bound(&source, &Bounding::new(Budget::bytes(4096)), &mut shelf).unwrap();
+    assert!(bounded.result.len() <= 4096);
+    assert_eq!(bounded.parts[0].path.to_string(), "");
+    assert_eq!((shelf.kept.len(), shelf.forgotten), (1, 1));
+    assert_eq!((shelf.room, bounded.held_bytes), (30_000 - result.len(), result.len() as u64));
 }
