@@ -132,6 +132,10 @@ impl Session {
         out: mpsc::Sender<ToClient>,
         delivery: Delivery,
     ) -> Answer {
+        // A server on a line that others share would begin anew for all of them.
+        if question.method == "initialize" {
+            return words::begun_before();
+        }
         let talk = Talk {
             caller: self.caller.clone(),
             era: Era::Legacy,

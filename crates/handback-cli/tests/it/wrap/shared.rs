@@ -79,11 +79,7 @@ impl Served {
     }
 
     fn begin<'a>(&'a self, token: &'a str) -> Session<'a> {
-        let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {"elicitation": {}},
-            "clientInfo": {"name": "test", "version": "1"},
-        }});
+        let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()});
         let (id, messages) = self.post(token, &[], &hello);
         let welcome = messages[0]["result"].clone();
         Session { served: self, token, id: id.unwrap(), welcome }
@@ -127,6 +123,15 @@ impl Session<'_> {
         let params = json!({"name": tool, "arguments": arguments});
         self.ask("tools/call", &params).pop().unwrap()["result"].clone()
     }
+}
+
+/// What a client of the older era says of itself.
+fn hello() -> Value {
+    json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "test", "version": "1"},
+    })
 }
 
 pub(super) const SHARED: &str = "shared = true\n";
@@ -210,6 +215,17 @@ fn nobody_changes_what_is_for_all() {
     let session = unshared.begin(&unshared.alice);
     assert!(session.welcome["capabilities"]["logging"].is_object(), "{}", session.welcome);
     assert_eq!(asked(&session), ["state tasks/get", "state logging/setLevel"]);
+}
+
+#[test]
+fn nobody_begins_anew_for_all() {
+    let served = Served::new(SHARED);
+    let (alice, bob) = (served.begin(&served.alice), served.begin(&served.bob));
+    let again = alice.ask("initialize", &hello()).pop().unwrap();
+    assert_eq!(again["error"]["code"], -32600, "{again}");
+    assert_eq!(served.greeted().len(), 1, "it reached the server");
+    assert_eq!(text(&bob.call("look", &json!({"text": "b"}))), "b");
+    assert_eq!(text(&alice.call("look", &json!({"text": "a"}))), "a");
 }
 
 #[test]
