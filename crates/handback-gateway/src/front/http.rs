@@ -32,7 +32,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::sessions::{Known, Sessions, Stream};
+use super::sessions::{Known, Reader, Sessions, Stream};
 use super::stdio::{answer_line, told_line};
 use crate::gateway::Gateway;
 use crate::retry::Delivery;
@@ -210,13 +210,13 @@ impl HttpFront {
             }
             Method::GET => match headers.get("last-event-id") {
                 None => {
-                    let (stream, from) = known.standalone();
-                    Some(self.events(id, caller, stream, from))
+                    let (reader, from) = known.standalone();
+                    Some(self.events(id, caller, reader, from))
                 }
                 Some(event) => {
                     let event = event.to_str().unwrap_or_default();
                     match sessions.open_event(&known, id, caller, event).await {
-                        Ok((stream, from)) => Some(self.events(id, caller, stream, from)),
+                        Ok((reader, from)) => Some(self.events(id, caller, reader, from)),
                         Err(status) => Some(plain(status, event_words(status))),
                     }
                 }
@@ -304,31 +304,26 @@ impl HttpFront {
         known: &Known,
         question: Asked,
     ) -> Answering {
-        let stream = known.begin_stream();
-        tokio::spawn(question.run(Arc::clone(&known.session), Arc::clone(&stream)));
+        let reader = known.begin_stream();
+        let stream = reader.stream();
+        tokio::spawn(question.run(Arc::clone(&known.session), Arc::clone(stream)));
         tokio::select! {
             () = stream.has_begun() => {}
             () = tokio::time::sleep(AT_ONCE) => {}
         }
         match stream.only_answer() {
             Some(only) => whole_bytes(StatusCode::OK, only),
-            None => self.events(name, caller, stream, 0),
+            None => self.events(name, caller, reader, 0),
         }
     }
 
     /// The events of a stream, from one on.
-    fn events(
-        &self,
-        session: &str,
-        caller: &Caller,
-        stream: Arc<Stream>,
-        from: usize,
-    ) -> Answering {
+    fn events(&self, session: &str, caller: &Caller, reader: Reader, from: usize) -> Answering {
         let ids = self.0.sessions.ids().clone();
         let (session, owner) = (session.to_owned(), caller.principal().clone());
         let seal =
             move |stream: u64, seen: usize| ids.seal(&owner, &session, &format!("{stream}.{seen}"));
-        stream_reply(super::sessions::reading(stream, from, KEEP_ALIVE, seal))
+        stream_reply(super::sessions::reading(reader, from, KEEP_ALIVE, seal))
     }
 }
 

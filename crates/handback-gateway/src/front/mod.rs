@@ -2,4 +2,5 @@
 
 pub mod http;
 mod sessions;
+mod share;
 pub mod stdio;

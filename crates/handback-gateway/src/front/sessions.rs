@@ -28,6 +28,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::http::{COMMENT, event};
+use super::share::{Given, Share};
 use super::stdio::told_line;
 use crate::retry::Delivery;
 use crate::session::Session;
@@ -48,7 +49,8 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 /// Bytes of one stream that a client can come back to.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of one stream that nobody was sent, at most: what is older goes, but never an answer.
+/// Bytes of one stream that nobody was sent, at most: what is older goes, but never an answer. All streams
+/// of one caller have a bound together, under which answers go as well.
 const UNSENT_BYTES_MAX: usize = 8 << 20;
 
 /// Streams of one session that a client can come back to.
@@ -63,20 +65,28 @@ pub(crate) struct Sessions {
     places: Arc<Places>,
 }
 
-type Places = Mutex<HashMap<String, usize>>;
+type Places = Mutex<HashMap<String, OfCaller>>;
+
+/// What one caller has.
+#[derive(Default)]
+struct OfCaller {
+    sessions: usize,
+    share: Arc<Share>,
+}
 
 /// The place of a session.
 pub(crate) struct Room {
     places: Arc<Places>,
     owner: String,
+    share: Arc<Share>,
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
         let mut places = lock(&self.places);
         if let Some(of_caller) = places.get_mut(&self.owner) {
-            *of_caller -= 1;
-            if *of_caller == 0 {
+            of_caller.sessions -= 1;
+            if of_caller.sessions == 0 {
                 places.remove(&self.owner);
             }
         }
@@ -86,7 +96,7 @@ impl Drop for Room {
 /// A session.
 pub(crate) struct Known {
     owner: Caller,
-    _room: Room,
+    room: Room,
     born_ms: u64,
     pub(crate) session: Arc<Session>,
     used: Mutex<Instant>,
@@ -111,13 +121,15 @@ impl Sessions {
         self.sweep();
         let owner = caller.principal().binding();
         let mut places = lock(&self.places);
-        let all: usize = places.values().sum();
-        let of_caller = places.get(&owner).copied().unwrap_or_default();
-        if all >= SESSIONS_MAX || of_caller >= OF_CALLER_MAX {
+        let all: usize = places.values().map(|of_caller| of_caller.sessions).sum();
+        let is_full = |of_caller: &OfCaller| of_caller.sessions >= OF_CALLER_MAX;
+        if all >= SESSIONS_MAX || places.get(&owner).is_some_and(is_full) {
             return None;
         }
-        places.insert(owner.clone(), of_caller + 1);
-        Some(Room { places: Arc::clone(&self.places), owner })
+        let of_caller = places.entry(owner.clone()).or_default();
+        of_caller.sessions += 1;
+        let share = Arc::clone(&of_caller.share);
+        Some(Room { places: Arc::clone(&self.places), owner, share })
     }
 
     /// Ends what nobody uses.
@@ -144,10 +156,10 @@ impl Sessions {
         mut told: mpsc::Receiver<ToClient>,
     ) -> String {
         let id = format!("{:032x}", rand::rng().random::<u128>());
-        let standalone = Arc::new(Stream::new(0));
+        let standalone = Stream::begin(0, &room.share);
         let known = Arc::new(Known {
             owner: caller.clone(),
-            _room: room,
+            room,
             born_ms: self.gate.now_ms(),
             session,
             used: Mutex::new(Instant::now()),
@@ -215,7 +227,7 @@ impl Sessions {
         session: &str,
         caller: &Caller,
         event: &str,
-    ) -> Result<(Arc<Stream>, usize), StatusCode> {
+    ) -> Result<(Reader, usize), StatusCode> {
         let back = back_of(caller.principal(), "event", event);
         let opened = self.ids.open(caller.principal(), session, event).map_err(|refused| {
             self.gate.refused(&back, refused.reason().as_str());
@@ -232,7 +244,7 @@ impl Sessions {
         });
         let found = place.and_then(|(number, seen)| {
             let stream = known.stream(number)?;
-            stream.has(seen).then_some((stream, seen))
+            stream.has(seen).then(|| (Reader::of(&stream), seen))
         });
         found.ok_or_else(|| {
             self.gate.refused(&back, OUTLIVED);
@@ -264,21 +276,23 @@ impl Known {
     }
 
     /// What belongs to no question, from what nobody has got yet.
-    pub(crate) fn standalone(&self) -> (Arc<Stream>, usize) {
+    pub(crate) fn standalone(&self) -> (Reader, usize) {
         let from = lock(&self.standalone.state).taken;
-        (Arc::clone(&self.standalone), from)
+        (Reader::of(&self.standalone), from)
     }
 
-    /// A stream for one more question.
-    pub(crate) fn begin_stream(&self) -> Arc<Stream> {
+    /// A stream for one more question, and who reads it.
+    pub(crate) fn begin_stream(&self) -> Reader {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let stream = Arc::new(Stream::new(number));
+        let stream = Stream::begin(number, &self.room.share);
+        let reader = Reader::of(&stream);
         let mut streams = lock(&self.streams);
-        if streams.len() >= KEPT_STREAMS_MAX {
-            streams.pop_front();
-        }
-        streams.push_back(Arc::clone(&stream));
-        stream
+        streams.push_back(stream);
+        let gone = (streams.len() > KEPT_STREAMS_MAX).then(|| streams.pop_front());
+        // It takes itself off other lists, and not under this lock.
+        drop(streams);
+        drop(gone);
+        reader
     }
 
     fn stream(&self, number: u64) -> Option<Arc<Stream>> {
@@ -293,6 +307,9 @@ impl Known {
 #[derive(Debug)]
 pub(crate) struct Stream {
     number: u64,
+    /// What it is a part of, and under which number there.
+    share: Arc<Share>,
+    number_in_share: u64,
     state: Mutex<State>,
     changed: Notify,
     /// When somebody read it last.
@@ -310,6 +327,10 @@ struct State {
     is_over: bool,
     /// Who hears that the last one was taken.
     delivery: Delivery,
+    /// Those who read it now.
+    readers: usize,
+    /// When something was added last, among all that was added to streams of the caller.
+    added: u64,
 }
 
 impl State {
@@ -328,19 +349,42 @@ impl State {
             true => state.bytes > KEPT_BYTES_MAX,
             false => state.bytes > UNSENT_BYTES_MAX && state.events.len() > 1,
         };
-        while is_too_much(self) {
-            let Some(dropped) = self.events.pop_front() else { return };
-            self.bytes -= dropped.len();
-            self.dropped += 1;
-            self.taken = self.taken.max(self.dropped);
-        }
+        while is_too_much(self) && self.drop_first() {}
+    }
+
+    /// Makes room for other streams.
+    fn give(&mut self, given: Given) {
+        let goes = |state: &Self| match given {
+            Given::Sent => state.dropped < state.taken,
+            Given::Unread => state.readers == 0,
+            Given::Earlier => state.events.len() > 1,
+        };
+        while goes(self) && self.drop_first() {}
+    }
+
+    /// Drops the oldest; says whether there was one. Who comes back to it is told that it is gone.
+    fn drop_first(&mut self) -> bool {
+        let Some(dropped) = self.events.pop_front() else { return false };
+        self.bytes -= dropped.len();
+        self.dropped += 1;
+        self.taken = self.taken.max(self.dropped);
+        true
     }
 }
 
 impl Stream {
-    fn new(number: u64) -> Self {
-        let read = Mutex::new(Instant::now());
-        Self { number, state: Mutex::default(), changed: Notify::new(), read }
+    fn begin(number: u64, share: &Arc<Share>) -> Arc<Self> {
+        let number_in_share = share.number();
+        let stream = Arc::new(Self {
+            number,
+            share: Arc::clone(share),
+            number_in_share,
+            state: Mutex::default(),
+            changed: Notify::new(),
+            read: Mutex::new(Instant::now()),
+        });
+        share.list(number_in_share, &stream);
+        stream
     }
 
     pub(crate) fn push(&self, message: Bytes) {
@@ -359,15 +403,36 @@ impl Stream {
     }
 
     fn add(&self, message: Bytes, last: Option<Delivery>) {
-        let mut state = lock(&self.state);
-        state.bytes += message.len();
-        state.events.push_back(message);
-        if let Some(delivery) = last {
-            (state.is_over, state.delivery) = (true, delivery);
-        }
-        state.trim();
-        drop(state);
+        self.change(|state| {
+            state.bytes += message.len();
+            state.events.push_back(message);
+            state.added = self.share.next_addition();
+            if let Some(delivery) = last {
+                (state.is_over, state.delivery) = (true, delivery);
+            }
+            state.trim();
+        });
         self.changed.notify_waiters();
+        self.share.make_room();
+    }
+
+    /// Changes what is kept, of which the share of the caller is told.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = lock(&self.state);
+        let before = state.bytes;
+        let done = change(&mut state);
+        self.share.changed(before, state.bytes);
+        done
+    }
+
+    /// Makes room for other streams.
+    pub(super) fn give(&self, given: Given) {
+        self.change(|state| state.give(given));
+    }
+
+    /// When something was added last.
+    pub(super) fn last_addition(&self) -> u64 {
+        lock(&self.state).added
     }
 
     /// Resolves when there is something.
@@ -385,11 +450,12 @@ impl Stream {
 
     /// The answer, if there is nothing else.
     pub(crate) fn only_answer(&self) -> Option<Bytes> {
-        let mut state = lock(&self.state);
-        let is_only = state.is_over && state.events.len() == 1 && state.dropped == 0;
-        let answer = is_only.then(|| state.events.front().cloned()).flatten()?;
-        state.take(1);
-        Some(answer)
+        self.change(|state| {
+            let is_only = state.is_over && state.events.len() == 1 && state.dropped == 0;
+            let answer = is_only.then(|| state.events.front().cloned()).flatten()?;
+            state.take(1);
+            Some(answer)
+        })
     }
 
     /// Whether an event is there, or will be.
@@ -401,14 +467,15 @@ impl Stream {
     /// The first event from this number on that is still there, and its number; whether there will be
     /// none.
     fn get(&self, number: usize) -> (Option<(usize, Bytes)>, bool) {
-        let mut state = lock(&self.state);
-        let number = number.max(state.dropped);
-        let found = state.events.get(number - state.dropped).cloned();
-        if found.is_some() {
-            state.take(number + 1);
-        }
-        let is_over = found.is_none() && state.is_over;
-        (found.map(|event| (number, event)), is_over)
+        self.change(|state| {
+            let number = number.max(state.dropped);
+            let found = state.events.get(number - state.dropped).cloned();
+            if found.is_some() {
+                state.take(number + 1);
+            }
+            let is_over = found.is_none() && state.is_over;
+            (found.map(|event| (number, event)), is_over)
+        })
     }
 
     async fn next(&self, number: usize, silence: Duration) -> Option<Option<(usize, Bytes)>> {
@@ -430,6 +497,36 @@ impl Stream {
     }
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.share.unlist(self.number_in_share, lock(&self.state).bytes);
+    }
+}
+
+/// Somebody who reads a stream, or will in a moment.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    stream: Arc<Stream>,
+}
+
+impl Reader {
+    fn of(stream: &Arc<Stream>) -> Self {
+        lock(&stream.state).readers += 1;
+        Self { stream: Arc::clone(stream) }
+    }
+
+    /// What is read.
+    pub(crate) const fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        lock(&self.stream.state).readers -= 1;
+    }
+}
+
 /// How long a client waits before it comes back.
 const RETRY_MS: u32 = 3_000;
 
@@ -437,12 +534,12 @@ const RETRY_MS: u32 = 3_000;
 /// says where the client is, so that it can come back from the start. `seal` makes the id of how many
 /// events of a stream were seen.
 pub(crate) fn reading(
-    from: Arc<Stream>,
+    reader: Reader,
     seen: usize,
     silence: Duration,
     seal: impl Fn(u64, usize) -> Option<String> + Send + 'static,
 ) -> UnsyncBoxBody<Bytes, Infallible> {
-    let start = Reading { stream: from, seen, seal, has_begun: false };
+    let start = Reading { reader, seen, seal, has_begun: false };
     let frames = stream::unfold(start, move |mut reading| async move {
         let bytes = reading.next(silence).await?;
         Some((Ok::<_, Infallible>(Frame::data(bytes)), reading))
@@ -452,7 +549,7 @@ pub(crate) fn reading(
 
 /// A client that reads a stream.
 struct Reading<F> {
-    stream: Arc<Stream>,
+    reader: Reader,
     seen: usize,
     seal: F,
     has_begun: bool,
@@ -460,22 +557,23 @@ struct Reading<F> {
 
 impl<F: Fn(u64, usize) -> Option<String>> Reading<F> {
     async fn next(&mut self, silence: Duration) -> Option<Bytes> {
+        let stream = &self.reader.stream;
         if !std::mem::replace(&mut self.has_begun, true) {
-            let id = (self.seal)(self.stream.number, self.seen);
+            let id = (self.seal)(stream.number, self.seen);
             let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
             return Some(format!("{id}retry: {RETRY_MS}\ndata:\n\n").into());
         }
-        match self.stream.next(self.seen, silence).await? {
+        match stream.next(self.seen, silence).await? {
             None => Some(COMMENT),
             Some((number, message)) => {
                 self.seen = number + 1;
-                Some(event((self.seal)(self.stream.number, self.seen).as_deref(), &message))
+                Some(event((self.seal)(stream.number, self.seen).as_deref(), &message))
             }
         }
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

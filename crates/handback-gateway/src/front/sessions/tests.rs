@@ -13,6 +13,7 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use super::*;
+use crate::front::share::SHARE_BYTES_MAX;
 use crate::gateway::Gateway;
 use crate::options::Options;
 use crate::talk::WAITING_MAX;
@@ -102,7 +103,7 @@ const MEGABYTE: Bytes = Bytes::from_static(&[b'x'; 1 << 20]);
 
 #[test]
 fn of_what_nobody_reads_the_latest_is_kept() {
-    let stream = Stream::new(0);
+    let stream = Stream::begin(0, &Arc::default());
     for _ in 0..100 {
         stream.push(MEGABYTE);
         assert!(lock(&stream.state).bytes <= UNSENT_BYTES_MAX);
@@ -118,7 +119,7 @@ fn of_what_nobody_reads_the_latest_is_kept() {
 
 #[test]
 fn an_answer_is_kept_until_it_is_sent() {
-    let stream = Stream::new(1);
+    let stream = Stream::begin(1, &Arc::default());
     for _ in 0..100 {
         stream.push(MEGABYTE);
     }
@@ -127,4 +128,81 @@ fn an_answer_is_kept_until_it_is_sent() {
     assert_eq!(stream.get(0), (Some((100, answer)), false));
     assert_eq!(stream.get(101), (None, true));
     assert_eq!(lock(&stream.state).bytes, 0);
+}
+
+/// Streams of one caller, and what they keep.
+struct Streams {
+    share: Arc<Share>,
+    all: Vec<Arc<Stream>>,
+}
+
+impl Streams {
+    fn new(count: u64) -> Self {
+        let share = Arc::default();
+        let all = (1..=count).map(|number| Stream::begin(number, &share)).collect();
+        Self { share, all }
+    }
+
+    /// Ends every stream with an answer of eight megabytes.
+    fn answer(&self) {
+        for stream in &self.all {
+            stream.end(Bytes::from(vec![b'x'; UNSENT_BYTES_MAX]), Delivery::default());
+            assert!(self.share.bytes() <= SHARE_BYTES_MAX + UNSENT_BYTES_MAX);
+        }
+    }
+
+    /// Those whose answer is there to come back to.
+    fn there(&self) -> Vec<bool> {
+        self.all.iter().map(|stream| stream.has(0)).collect()
+    }
+}
+
+#[test]
+fn of_all_answers_that_nobody_takes_the_latest_are_kept() {
+    let streams = Streams::new(40);
+    streams.answer();
+    let there = streams.there();
+    let first = there.iter().position(|is_there| *is_there).unwrap();
+    assert!((30..36).contains(&first), "{there:?}");
+    assert!(there[first..].iter().all(|is_there| *is_there), "{there:?}");
+    // They are gone, and nobody is told that they were taken.
+    assert_eq!(streams.all[0].get(0), (None, true));
+    let kept: usize = streams.all.iter().map(|stream| lock(&stream.state).bytes).sum();
+    assert_eq!(kept, streams.share.bytes());
+    let Streams { share, all } = streams;
+    drop(all);
+    assert_eq!(share.bytes(), 0, "with its stream, what is kept goes as well");
+}
+
+#[test]
+fn the_answer_that_somebody_reads_is_kept() {
+    let streams = Streams::new(40);
+    let reader = Reader::of(&streams.all[3]);
+    streams.answer();
+    assert!(streams.there()[3] && !streams.there()[2]);
+    assert_eq!(streams.all[3].get(0).0.unwrap().1.len(), UNSENT_BYTES_MAX);
+    drop(reader);
+    let others = (0..8).map(|number| Stream::begin(100 + number, &streams.share)).collect();
+    Streams { share: Arc::clone(&streams.share), all: others }.answer();
+    assert!(!streams.there()[3], "nobody reads it any more");
+}
+
+#[test]
+fn what_was_sent_makes_room_before_what_was_not() {
+    let unsent = Streams::new(1);
+    unsent.answer();
+    let of_share = |count: u64| {
+        let all = (0..count).map(|number| Stream::begin(number, &unsent.share)).collect();
+        Streams { share: Arc::clone(&unsent.share), all }
+    };
+    let sent = of_share(40);
+    for stream in &sent.all {
+        stream.push(MEGABYTE);
+        assert!(stream.get(0).0.is_some());
+    }
+    let more = of_share(3);
+    more.answer();
+    let gone = sent.there().iter().filter(|is_there| !**is_there).count();
+    assert_eq!(gone, 24, "down to three quarters");
+    assert_eq!((unsent.there(), more.there()), (vec![true], vec![true; 3]));
 }
