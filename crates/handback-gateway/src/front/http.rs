@@ -1,7 +1,9 @@
 //! Clients over HTTP, of both eras.
 //!
 //! What is as it has to be is answered here, on the bytes that came. What is not goes to the front of
-//! our own server, which has the words for every mistake.
+//! our own server, which has the words for every mistake; but what is said in a session of this front is
+//! answered here, whatever it is: to our own, there is no such session, and a client that hears so gives
+//! it up.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,6 +22,7 @@ use handback_mcp::seal::EventIds;
 use handback_mcp::server::McpServer;
 use handback_mcp::wire::{Id, Message, Object};
 use handback_mcp::{Era, Front};
+use handback_tool::is_unambiguous;
 use handback_wire::header::decode;
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -33,15 +36,19 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::sessions::{Known, Reader, Sessions, Stream};
-use super::stdio::{answer_line, told_line};
+use super::stdio::{PARSE_ERROR, answer_line, told_line};
 use crate::gateway::Gateway;
 use crate::retry::Delivery;
 use crate::session::Session;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::Answer;
+use crate::words::{self, INVALID_PARAMS, INVALID_REQUEST};
 
 /// The revision of the newer era that is spoken here.
 const REVISION: &str = "2026-07-28";
+
+/// Revisions that have sessions.
+const OLDER: [&str; 5] = ["2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 const METHOD_HEADER: &str = "mcp-method";
 const NAME_HEADER: &str = "mcp-name";
@@ -99,7 +106,13 @@ impl HttpFront {
     where
         B: Body<Data = Bytes> + Send + 'static,
     {
-        if !is_negotiated(request.method(), request.headers()) {
+        let session = session_of(request.headers()).map(str::to_owned);
+        if let Err(status) = negotiated(request.method(), request.headers()) {
+            // Our own front does not know the sessions of this one.
+            if let (Some(id), Era::Legacy) = (&session, era::of_headers(request.headers())) {
+                let known = self.0.sessions.find(id, caller).await;
+                return known.map_or_else(no_session, |_| not_negotiated(status));
+            }
             let reply = self.0.own.handle(request, caller.principal()).await;
             return reply.map(UnsyncBoxBody::new);
         }
@@ -113,11 +126,14 @@ impl HttpFront {
                         return plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
                     }
                     Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body is late"),
-                    Ok(Err(error)) => return rpc_error(&error.to_string()),
+                    Ok(Err(error)) => return rpc_error(INVALID_REQUEST, &error.to_string()),
                 }
             }
             _ => Bytes::new(),
         };
+        if !is_unambiguous(&body) {
+            return rpc_error(INVALID_REQUEST, "a member of the message is there twice");
+        }
         let strange = async |parts, body: Bytes| {
             let request = Request::from_parts(parts, Full::new(body));
             let reply = self.0.own.handle(request, caller.principal()).await;
@@ -127,17 +143,20 @@ impl HttpFront {
             .headers
             .get(VERSION_HEADER)
             .is_some_and(|version| version.as_bytes() == REVISION.as_bytes());
-        if parts.method == Method::POST && is_modern {
-            return match self.modern(&parts.headers, body.clone(), caller).await {
-                Some(reply) => reply,
-                None => strange(parts, body).await,
-            };
+        if parts.method == Method::POST
+            && is_modern
+            && let Some(reply) = self.modern(&parts.headers, body.clone(), caller).await
+        {
+            return reply;
         }
         let era = match parts.method {
             Method::POST => Envelope::read(&body).era(&parts.headers),
             _ => era::of_headers(&parts.headers),
         };
-        if era != Era::Legacy {
+        // In a session, a revision that is not spoken in sessions is refused there.
+        let is_legacy = era == Era::Legacy
+            || (session.is_some() && !is_modern && !speaks_older(&parts.headers));
+        if !is_legacy {
             return strange(parts, body).await;
         }
         match self.legacy(&parts.method, &parts.headers, &body, caller).await {
@@ -187,7 +206,7 @@ impl HttpFront {
         Some(stream_reply(UnsyncBoxBody::new(begun)))
     }
 
-    /// A request of the older era; nothing, if it is not as it has to be.
+    /// A request of the older era; nothing, if it is in no session and does not begin one as it has to.
     async fn legacy(
         &self,
         method: &Method,
@@ -195,63 +214,83 @@ impl HttpFront {
         body: &Bytes,
         caller: &Caller,
     ) -> Option<Answering> {
-        let sessions = &self.0.sessions;
-        let mut ids = headers.get_all(SESSION_HEADER).iter();
-        let id = match (ids.next(), ids.next()) {
-            (None, _) => return self.begin(method, headers, body, caller).await,
-            (Some(id), None) => id.to_str().unwrap_or_default(),
-            (Some(_), Some(_)) => "",
+        let Some(id) = session_of(headers) else {
+            return self.begin(method, headers, body, caller).await;
         };
+        let sessions = &self.0.sessions;
         let Some(known) = sessions.find(id, caller).await else { return Some(no_session()) };
-        match *method {
+        if !speaks_older(headers) {
+            let message = "the revision of the header is not spoken in sessions";
+            return Some(rpc_error(INVALID_REQUEST, message));
+        }
+        Some(match *method {
             Method::DELETE => {
                 sessions.end(id);
-                Some(accepted())
+                accepted()
             }
             Method::GET => match headers.get("last-event-id") {
                 None => {
                     let (reader, from) = known.standalone();
-                    Some(self.events(id, caller, reader, from))
+                    self.events(id, caller, reader, from)
                 }
                 Some(event) => {
                     let event = event.to_str().unwrap_or_default();
                     match sessions.open_event(&known, id, caller, event).await {
-                        Ok((reader, from)) => Some(self.events(id, caller, reader, from)),
-                        Err(status) => Some(plain(status, event_words(status))),
+                        Ok((reader, from)) => self.events(id, caller, reader, from),
+                        Err(status) => plain(status, event_words(status)),
                     }
                 }
             },
-            _ => {
-                let message = Message::read(body).ok()?;
-                match message {
-                    Message::Notification { method, params } => {
-                        let params = params.map(|params| body.slice_ref(params.get().as_bytes()));
-                        known.session.tell(&method, params).await;
-                        Some(accepted())
-                    }
-                    Message::Result { id, result } => {
-                        let result = body.slice_ref(result.get().as_bytes());
-                        if let Some(id) = id.as_number() {
-                            known.session.answer(id, Ok(result)).await;
-                        }
-                        Some(accepted())
-                    }
-                    Message::Error { id, error } => {
-                        let error = body.slice_ref(error.get().as_bytes());
-                        if let Some(id) = id.and_then(|id| id.as_number()) {
-                            known.session.answer(id, Err(error)).await;
-                        }
-                        Some(accepted())
-                    }
-                    Message::Request { id: question, .. } => {
-                        let (question, key) = (question.into_owned(), key_of(headers).ok()?);
-                        let asked = Asked { id: question, message: body.clone(), key };
-                        Some(self.answered(id, caller, &known, asked).await)
-                    }
-                    _ => None,
+            _ => self.said(id, &known, (headers, body), caller).await,
+        })
+    }
+
+    /// A message in a session. What is wrong with it is told here: our own front, which has words for every
+    /// mistake, does not know the session, and would say so.
+    async fn said(
+        &self,
+        session: &str,
+        known: &Known,
+        (headers, body): (&HeaderMap, &Bytes),
+        caller: &Caller,
+    ) -> Answering {
+        let message = match Message::read(body) {
+            Ok(message) => message,
+            Err(error) => {
+                let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
+                let code = if is_json { INVALID_REQUEST } else { PARSE_ERROR };
+                return rpc_error(code, &error.to_string());
+            }
+        };
+        match message {
+            Message::Notification { method, params } => {
+                let params = params.map(|params| body.slice_ref(params.get().as_bytes()));
+                known.session.tell(&method, params).await;
+            }
+            Message::Result { id, result } => {
+                let result = body.slice_ref(result.get().as_bytes());
+                if let Some(id) = id.as_number() {
+                    known.session.answer(id, Ok(result)).await;
                 }
             }
+            Message::Error { id, error } => {
+                let error = body.slice_ref(error.get().as_bytes());
+                if let Some(id) = id.and_then(|id| id.as_number()) {
+                    known.session.answer(id, Err(error)).await;
+                }
+            }
+            Message::Request { id, .. } => {
+                let Ok(key) = key_of(headers) else {
+                    let two = words::error(INVALID_PARAMS, "there are two idempotency keys", None);
+                    let two = answer_line(Some(id), &Answer::Error(two));
+                    return whole_bytes(StatusCode::BAD_REQUEST, two);
+                };
+                let asked = Asked { id: id.into_owned(), message: body.clone(), key };
+                return self.answered(session, caller, known, asked).await;
+            }
+            _ => return rpc_error(INVALID_REQUEST, "the message is none of the protocol"),
         }
+        accepted()
     }
 
     /// A request without a session, which may begin one.
@@ -364,20 +403,40 @@ impl Asked {
     }
 }
 
-/// Whether a request says what it sends and takes, as the protocol has it.
-fn is_negotiated(method: &Method, headers: &HeaderMap) -> bool {
+/// The session that a request names, if it does. One that names two names none that there is.
+fn session_of(headers: &HeaderMap) -> Option<&str> {
+    let mut ids = headers.get_all(SESSION_HEADER).iter();
+    match (ids.next(), ids.next()) {
+        (None, _) => None,
+        (Some(id), None) => Some(id.to_str().unwrap_or_default()),
+        (Some(_), Some(_)) => Some(""),
+    }
+}
+
+/// Whether the revision that a request in a session names, if it names one, has sessions.
+fn speaks_older(headers: &HeaderMap) -> bool {
+    let is_older = |said: &HeaderValue| OLDER.iter().any(|version| said == version);
+    headers.get_all(VERSION_HEADER).iter().all(is_older)
+}
+
+/// Whether a request says what it sends and takes, as the protocol has it; if not, the status of that.
+fn negotiated(method: &Method, headers: &HeaderMap) -> Result<(), StatusCode> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let takes = |kind: &str| text(header::ACCEPT).is_some_and(|accept| accept.contains(kind));
-    match *method {
-        Method::POST => {
-            takes(JSON)
-                && takes(EVENT_STREAM)
-                && text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with(JSON))
-        }
+    let is_taken = match *method {
+        Method::POST => takes(JSON) && takes(EVENT_STREAM),
         Method::GET => takes(EVENT_STREAM),
         Method::DELETE => true,
-        _ => false,
+        _ => return Err(StatusCode::METHOD_NOT_ALLOWED),
+    };
+    if !is_taken {
+        return Err(StatusCode::NOT_ACCEPTABLE);
     }
+    let is_json = || text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with(JSON));
+    if *method == Method::POST && !is_json() {
+        return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+    Ok(())
 }
 
 /// A message of the newer era whose headers say the same as it does, and its parameters.
@@ -566,7 +625,22 @@ fn event_words(status: StatusCode) -> &'static str {
     if status == StatusCode::GONE { "expired event id" } else { "invalid event id" }
 }
 
-fn rpc_error(message: &str) -> Answering {
-    let error = crate::words::error(-32600, message, None);
+/// What a request in a session gets that does not say what it sends and takes.
+fn not_negotiated(status: StatusCode) -> Answering {
+    let mut reply = match status {
+        StatusCode::NOT_ACCEPTABLE => plain(status, "this is answered with JSON or with events"),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => plain(status, "a message is JSON"),
+        _ => plain(status, "this is not asked for so"),
+    };
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        let allowed = HeaderValue::from_static("GET, POST, DELETE");
+        reply.headers_mut().insert(header::ALLOW, allowed);
+    }
+    reply
+}
+
+/// An error of a message whose id is not known.
+fn rpc_error(code: i32, message: &str) -> Answering {
+    let error = words::error(code, message, None);
     whole_bytes(StatusCode::BAD_REQUEST, answer_line(None, &Answer::Error(error)))
 }

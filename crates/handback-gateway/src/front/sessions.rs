@@ -53,6 +53,9 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 /// of one caller have a bound together, under which answers go as well.
 const UNSENT_BYTES_MAX: usize = 8 << 20;
 
+/// Those who read one stream at a time: one gets what comes, and the others wait for it to leave.
+const READERS_MAX: usize = 16;
+
 /// Streams of one session that a client can come back to.
 const KEPT_STREAMS_MAX: usize = 64;
 
@@ -327,8 +330,10 @@ struct State {
     is_over: bool,
     /// Who hears that the last one was taken.
     delivery: Delivery,
-    /// Those who read it now.
-    readers: usize,
+    /// Those who read it now. What comes is for the last of them.
+    readers: Vec<u64>,
+    /// The number of the next one.
+    next_reader: u64,
     /// When something was added last, among all that was added to streams of the caller.
     added: u64,
 }
@@ -352,11 +357,23 @@ impl State {
         while is_too_much(self) && self.drop_first() {}
     }
 
+    /// The first event from this number on that is still there, and its number; whether there will be
+    /// none.
+    fn get(&mut self, number: usize) -> (Option<(usize, Bytes)>, bool) {
+        let number = number.max(self.dropped);
+        let found = self.events.get(number - self.dropped).cloned();
+        if found.is_some() {
+            self.take(number + 1);
+        }
+        let is_over = found.is_none() && self.is_over;
+        (found.map(|event| (number, event)), is_over)
+    }
+
     /// Makes room for other streams.
     fn give(&mut self, given: Given) {
         let goes = |state: &Self| match given {
             Given::Sent => state.dropped < state.taken,
-            Given::Unread => state.readers == 0,
+            Given::Unread => state.readers.is_empty(),
             Given::Earlier => state.events.len() > 1,
         };
         while goes(self) && self.drop_first() {}
@@ -463,38 +480,6 @@ impl Stream {
         let state = lock(&self.state);
         number >= state.dropped && number <= state.dropped + state.events.len()
     }
-
-    /// The first event from this number on that is still there, and its number; whether there will be
-    /// none.
-    fn get(&self, number: usize) -> (Option<(usize, Bytes)>, bool) {
-        self.change(|state| {
-            let number = number.max(state.dropped);
-            let found = state.events.get(number - state.dropped).cloned();
-            if found.is_some() {
-                state.take(number + 1);
-            }
-            let is_over = found.is_none() && state.is_over;
-            (found.map(|event| (number, event)), is_over)
-        })
-    }
-
-    async fn next(&self, number: usize, silence: Duration) -> Option<Option<(usize, Bytes)>> {
-        *lock(&self.read) = Instant::now();
-        let until = Instant::now() + silence;
-        let mut changed = std::pin::pin!(self.changed.notified());
-        loop {
-            changed.as_mut().enable();
-            match self.get(number) {
-                (Some(event), _) => return Some(Some(event)),
-                (None, true) => return None,
-                (None, false) => {}
-            }
-            tokio::select! {
-                () = changed.as_mut() => changed.set(self.changed.notified()),
-                () = tokio::time::sleep_until(until) => return Some(None),
-            }
-        }
-    }
 }
 
 impl Drop for Stream {
@@ -504,26 +489,87 @@ impl Drop for Stream {
 }
 
 /// Somebody who reads a stream, or will in a moment.
+///
+/// > The server MUST send each of its JSON-RPC messages on only one of the connected streams; that is, it
+/// > MUST NOT broadcast the same message across multiple streams. (2025-11-25, Multiple Connections)
+///
+/// A client may be connected several times. The connection that came last gets what comes: those before may
+/// be dead, and nobody knows. They stay open, because a client that finds one ended comes back and would
+/// end the other; with the last one gone, the one before it goes on with what nobody was sent.
 #[derive(Debug)]
 pub(crate) struct Reader {
     stream: Arc<Stream>,
+    number: u64,
+    /// Another one gets what comes, or got it since this one was asked.
+    is_aside: bool,
+    /// What another one was sent meanwhile is before this number.
+    from: usize,
 }
 
 impl Reader {
     fn of(stream: &Arc<Stream>) -> Self {
-        lock(&stream.state).readers += 1;
-        Self { stream: Arc::clone(stream) }
+        let mut state = lock(&stream.state);
+        let number = state.next_reader;
+        state.next_reader += 1;
+        state.readers.push(number);
+        if state.readers.len() > READERS_MAX {
+            state.readers.remove(0);
+        }
+        drop(state);
+        // Those who are not the last any more look at it.
+        stream.changed.notify_waiters();
+        Self { stream: Arc::clone(stream), number, is_aside: false, from: 0 }
     }
 
     /// What is read.
     pub(crate) const fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }
+
+    /// The first event from this number on that is there for this reader, and its number; whether there
+    /// will be none.
+    fn get(&mut self, number: usize) -> (Option<(usize, Bytes)>, bool) {
+        let Self { stream, number: own, is_aside, from } = self;
+        stream.change(|state| {
+            if state.readers.last() == Some(own) {
+                if std::mem::take(is_aside) {
+                    *from = state.taken;
+                }
+                return state.get(number.max(*from));
+            }
+            *is_aside = true;
+            let is_all_taken = state.taken >= state.dropped + state.events.len();
+            let is_left = !state.readers.contains(own);
+            (None, is_left || (state.is_over && is_all_taken))
+        })
+    }
+
+    /// Waits for the next event, or for the end of this silence; nothing, if there will be none.
+    async fn next(&mut self, number: usize, silence: Duration) -> Option<Option<(usize, Bytes)>> {
+        let stream = Arc::clone(&self.stream);
+        *lock(&stream.read) = Instant::now();
+        let until = Instant::now() + silence;
+        let mut changed = std::pin::pin!(stream.changed.notified());
+        loop {
+            changed.as_mut().enable();
+            match self.get(number) {
+                (Some(event), _) => return Some(Some(event)),
+                (None, true) => return None,
+                (None, false) => {}
+            }
+            tokio::select! {
+                () = changed.as_mut() => changed.set(stream.changed.notified()),
+                () = tokio::time::sleep_until(until) => return Some(None),
+            }
+        }
+    }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        lock(&self.stream.state).readers -= 1;
+        lock(&self.stream.state).readers.retain(|number| *number != self.number);
+        // The one before goes on.
+        self.stream.changed.notify_waiters();
     }
 }
 
@@ -557,17 +603,16 @@ struct Reading<F> {
 
 impl<F: Fn(u64, usize) -> Option<String>> Reading<F> {
     async fn next(&mut self, silence: Duration) -> Option<Bytes> {
-        let stream = &self.reader.stream;
         if !std::mem::replace(&mut self.has_begun, true) {
-            let id = (self.seal)(stream.number, self.seen);
+            let id = (self.seal)(self.reader.stream.number, self.seen);
             let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
             return Some(format!("{id}retry: {RETRY_MS}\ndata:\n\n").into());
         }
-        match stream.next(self.seen, silence).await? {
+        match self.reader.next(self.seen, silence).await? {
             None => Some(COMMENT),
             Some((number, message)) => {
                 self.seen = number + 1;
-                Some(event((self.seal)(stream.number, self.seen).as_deref(), &message))
+                Some(event((self.seal)(self.reader.stream.number, self.seen).as_deref(), &message))
             }
         }
     }

@@ -33,7 +33,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const RECORDED_TIME: Duration = Duration::from_secs(30);
 
 /// The code of JSON-RPC of what is no JSON.
-const PARSE_ERROR: i32 = -32700;
+pub(crate) const PARSE_ERROR: i32 = -32700;
 
 /// Why a client is not served any more.
 #[derive(Debug, thiserror::Error)]

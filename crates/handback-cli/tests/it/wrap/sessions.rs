@@ -1,4 +1,4 @@
-//! Sessions of older clients over HTTP: how many there are.
+//! Sessions of older clients over HTTP: how many there are, and what is wrong in them.
 
 use std::sync::mpsc;
 use std::thread;
@@ -62,4 +62,101 @@ fn sessions_have_their_place_before_they_are_begun() {
     end(&served, &served.alice, &ids[0]);
     assert_eq!(begin(&served, &served.alice).0, 200);
     assert_eq!(begin(&served, &served.alice).0, 503);
+}
+
+/// A message in a session; `more` comes in place of the usual headers of the same name. Gives the status,
+/// and the code of the error, if there is one.
+fn say(
+    served: &Served,
+    (token, session): (&str, &str),
+    more: &[(&str, &str)],
+    message: &str,
+) -> (u16, Value) {
+    let bearer = format!("Bearer {token}");
+    let usual = [
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2025-11-25"),
+    ];
+    let mut headers = vec![("authorization", bearer.as_str()), ("mcp-session-id", session)];
+    headers.extend(usual.iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name)));
+    headers.extend(more);
+    let answer = served.server.ask("POST /mcp", &headers, message.as_bytes());
+    let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    (answer.status, told["error"]["code"].clone())
+}
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
+
+#[test]
+fn what_is_wrong_in_a_session_is_not_that_there_is_none() {
+    let served = Served::before("older", SHARED);
+    let session = begin(&served, &served.alice).1.unwrap();
+    let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"look"}}"#;
+    let twice = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":
+        {"name":"look","arguments":{"text":"a","text":"b"}}}"#;
+    let batch = format!("[{PING}]");
+    let two_keys: &[_] = &[("idempotency-key", "a"), ("x-idempotency-key", "b")];
+    let cases: [(&[(&str, &str)], &str, u16, Value); 12] = [
+        (&[], &batch, 400, json!(-32600)),
+        (&[], r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, 400, json!(-32600)),
+        (&[], r#"{"jsonrpc":"2.0","id":1}"#, 400, json!(-32600)),
+        (&[], twice, 400, json!(-32600)),
+        (&[], "no JSON", 400, json!(-32700)),
+        (two_keys, call, 400, json!(-32602)),
+        (&[("accept", "application/json")], PING, 406, Value::Null),
+        (&[("accept", "text/event-stream")], PING, 406, Value::Null),
+        (&[("content-type", "text/plain")], PING, 415, Value::Null),
+        (&[("mcp-protocol-version", "2025-01-01")], PING, 400, json!(-32600)),
+        (&[("mcp-protocol-version", "never")], PING, 400, json!(-32600)),
+        (&[("mcp-protocol-version", "2025-06-18")], PING, 200, Value::Null),
+    ];
+    for (headers, message, status, code) in cases {
+        let own = say(&served, (&served.alice, &session), headers, message);
+        assert_eq!(own, (status, code), "{headers:?} {message}");
+        // To another one there is no such session, unless it is not even looked at.
+        let other = say(&served, (&served.bob, &session), headers, message);
+        let expected = if message == twice { 400 } else { 404 };
+        assert_eq!(other.0, expected, "{headers:?} {message}");
+    }
+    assert!(served.world.effects("look").is_empty());
+    assert_eq!(say(&served, (&served.alice, &session), &[], PING), (200, Value::Null));
+    // Other methods have no body that could be wrong.
+    let ask = |line: &str, headers: &[(&str, &str)]| {
+        let bearer = format!("Bearer {}", served.alice);
+        let mut all = vec![("authorization", bearer.as_str()), ("mcp-session-id", &*session)];
+        all.extend(headers);
+        served.server.ask(line, &all, b"").status
+    };
+    assert_eq!(ask("GET /mcp", &[("accept", "application/json")]), 406);
+    let never = ("mcp-protocol-version", "never");
+    assert_eq!(ask("GET /mcp", &[("accept", "text/event-stream"), never]), 400);
+    assert_eq!(ask("PUT /mcp", &[]), 405);
+    assert_eq!(ask("DELETE /mcp", &[never]), 400);
+    assert_eq!(ask("DELETE /mcp", &[]), 202);
+}
+
+#[test]
+fn what_has_a_member_twice_is_refused_in_both_eras() {
+    let served = Served::before("both", "");
+    let message = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"look",
+        "arguments":{"text":"a","text":"b"},"_meta":{
+        "io.modelcontextprotocol/protocolVersion":"2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let bearer = format!("Bearer {}", served.alice);
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "look"),
+    ];
+    let ask = |message: &str| served.server.ask("POST /mcp", &headers, message.as_bytes());
+    let refused = ask(message);
+    let told: Value = serde_json::from_slice(&refused.body).unwrap();
+    assert_eq!((refused.status, &told["error"]["code"]), (400, &json!(-32600)), "{told}");
+    assert!(served.world.effects("look").is_empty());
+    assert_eq!(ask(&message.replace(r#","text":"b""#, "")).status, 200);
+    assert_eq!(served.world.effects("look").len(), 1);
 }

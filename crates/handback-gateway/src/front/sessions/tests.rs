@@ -130,6 +130,44 @@ fn an_answer_is_kept_until_it_is_sent() {
     assert_eq!(lock(&stream.state).bytes, 0);
 }
 
+impl Stream {
+    /// What the next reader would be given.
+    fn get(&self, number: usize) -> (Option<(usize, Bytes)>, bool) {
+        self.change(|state| state.get(number))
+    }
+}
+
+#[test]
+fn a_message_is_for_one_of_those_who_read() {
+    let stream = Stream::begin(0, &Arc::default());
+    let told = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let (mut one, mut other) = (Reader::of(&stream), Reader::of(&stream));
+    stream.push(told("a"));
+    assert_eq!(one.get(0), (None, false), "another one came after it");
+    assert_eq!(other.get(0), (Some((0, told("a"))), false));
+    drop(other);
+    assert_eq!(one.get(0), (None, false), "it was sent to the other one");
+    stream.push(told("b"));
+    assert_eq!(one.get(0), (Some((1, told("b"))), false));
+    // Who says what it has seen last, and comes back, is sent it once more.
+    let mut back = Reader::of(&stream);
+    assert_eq!(back.get(1), (Some((1, told("b"))), false));
+    stream.end(told("c"), Delivery::default());
+    assert_eq!(one.get(2), (None, false), "it may be left with it");
+    assert_eq!(back.get(2), (Some((2, told("c"))), false));
+    assert_eq!((one.get(2), back.get(3)), ((None, true), (None, true)));
+}
+
+#[test]
+fn a_few_read_one_stream_at_a_time() {
+    let stream = Stream::begin(0, &Arc::default());
+    let mut readers: Vec<_> = (0..=READERS_MAX).map(|_| Reader::of(&stream)).collect();
+    assert_eq!(readers[0].get(0), (None, true), "it is ended");
+    assert_eq!(readers[1].get(0), (None, false));
+    stream.push(MEGABYTE);
+    assert!(readers[READERS_MAX].get(0).0.is_some());
+}
+
 /// Streams of one caller, and what they keep.
 struct Streams {
     share: Arc<Share>,
