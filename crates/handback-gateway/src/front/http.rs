@@ -22,15 +22,15 @@ use handback_mcp::seal::EventIds;
 use handback_mcp::server::McpServer;
 use handback_mcp::wire::{Id, Message, Object};
 use handback_mcp::{Era, Front};
-use handback_tool::is_unambiguous;
+use handback_tool::{Again, is_unambiguous};
 use handback_wire::header::decode;
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Body, Frame};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,9 @@ const REVISION: &str = "2026-07-28";
 
 /// Revisions that have sessions.
 const OLDER: [&str; 5] = ["2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// What is asked to hear of changes, for as long as the caller wants.
+const LISTEN: &str = "subscriptions/listen";
 
 const METHOD_HEADER: &str = "mcp-method";
 const NAME_HEADER: &str = "mcp-name";
@@ -116,7 +119,8 @@ impl HttpFront {
             let reply = self.0.own.handle(request, caller.principal()).await;
             return reply.map(UnsyncBoxBody::new);
         }
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let from = Who { caller, again: parts.extensions.remove::<Again>() };
         let body = match parts.method {
             Method::POST => {
                 let body = tokio::time::timeout(BODY_TIME, bounds::collect(body)).await;
@@ -145,7 +149,7 @@ impl HttpFront {
             .is_some_and(|version| version.as_bytes() == REVISION.as_bytes());
         if parts.method == Method::POST
             && is_modern
-            && let Some(reply) = self.modern(&parts.headers, body.clone(), caller).await
+            && let Some(reply) = self.modern(&parts.headers, body.clone(), &from).await
         {
             return reply;
         }
@@ -159,16 +163,17 @@ impl HttpFront {
         if !is_legacy {
             return strange(parts, body).await;
         }
-        match self.legacy(&parts.method, &parts.headers, &body, caller).await {
+        match self.legacy(&parts.method, &parts.headers, &body, &from).await {
             Some(reply) => reply,
             None => strange(parts, body).await,
         }
     }
 
     /// A request of the newer era; nothing, if it is not as it has to be.
-    async fn modern(&self, headers: &HeaderMap, body: Bytes, caller: &Caller) -> Option<Answering> {
+    async fn modern(&self, headers: &HeaderMap, body: Bytes, from: &Who<'_>) -> Option<Answering> {
         let (out, mut told) = mpsc::channel(WAITING_MAX);
-        let (gateway, caller) = (self.0.gateway.clone(), caller.clone());
+        let (gateway, caller) = (self.0.gateway.clone(), from.caller.clone());
+        let (sessions, again) = (Arc::clone(&self.0.sessions), from.again.clone());
         let headers = headers.clone();
         let mut work: BoxFuture<'static, Ended> = Box::pin(async move {
             let Some((message, params)) = as_it_has_to_be(&headers, &body) else {
@@ -184,9 +189,17 @@ impl HttpFront {
                 headers: param_headers(&headers),
                 key,
             };
+            let watch = (method == LISTEN).then(|| sessions.watch_alone(&caller, again));
             let delivery = Delivery::default();
             let talk = Talk { caller, era: Era::Modern, out, session: None, delivery };
-            let answer = gateway.ask(&talk, question, CancellationToken::new()).await;
+            let asked = gateway.ask(&talk, question, CancellationToken::new());
+            let answer = match watch {
+                None => asked.await,
+                Some(watch) => tokio::select! {
+                    answer = asked => answer,
+                    () = watch.over() => ended_credential(),
+                },
+            };
             // Of who has left, this is not polled any more.
             talk.delivery.done();
             Ended::Answered(id.as_json().to_owned(), answer)
@@ -212,8 +225,9 @@ impl HttpFront {
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,
-        caller: &Caller,
+        from: &Who<'_>,
     ) -> Option<Answering> {
+        let caller = from.caller;
         let Some(id) = session_of(headers) else {
             return self.begin(method, headers, body, caller).await;
         };
@@ -230,18 +244,18 @@ impl HttpFront {
             }
             Method::GET => match headers.get("last-event-id") {
                 None => {
-                    let (reader, from) = known.standalone();
-                    self.events(id, caller, reader, from)
+                    let reading = known.standalone();
+                    self.events(id, &known, from, reading)
                 }
                 Some(event) => {
                     let event = event.to_str().unwrap_or_default();
                     match sessions.open_event(&known, id, caller, event).await {
-                        Ok((reader, from)) => self.events(id, caller, reader, from),
+                        Ok(reading) => self.events(id, &known, from, reading),
                         Err(status) => plain(status, event_words(status)),
                     }
                 }
             },
-            _ => self.said(id, &known, (headers, body), caller).await,
+            _ => self.said(id, &known, (headers, body), from).await,
         })
     }
 
@@ -252,7 +266,7 @@ impl HttpFront {
         session: &str,
         known: &Known,
         (headers, body): (&HeaderMap, &Bytes),
-        caller: &Caller,
+        from: &Who<'_>,
     ) -> Answering {
         let message = match Message::read(body) {
             Ok(message) => message,
@@ -286,7 +300,7 @@ impl HttpFront {
                     return whole_bytes(StatusCode::BAD_REQUEST, two);
                 };
                 let asked = Asked { id: id.into_owned(), message: body.clone(), key };
-                return self.answered(session, caller, known, asked).await;
+                return self.answered(session, known, from, asked).await;
             }
             _ => return rpc_error(INVALID_REQUEST, "the message is none of the protocol"),
         }
@@ -339,8 +353,8 @@ impl HttpFront {
     async fn answered(
         &self,
         name: &str,
-        caller: &Caller,
         known: &Known,
+        from: &Who<'_>,
         question: Asked,
     ) -> Answering {
         let reader = known.begin_stream();
@@ -352,18 +366,33 @@ impl HttpFront {
         }
         match stream.only_answer() {
             Some(only) => whole_bytes(StatusCode::OK, only),
-            None => self.events(name, caller, reader, 0),
+            None => self.events(name, known, from, (reader, 0)),
         }
     }
 
     /// The events of a stream, from one on.
-    fn events(&self, session: &str, caller: &Caller, reader: Reader, from: usize) -> Answering {
-        let ids = self.0.sessions.ids().clone();
-        let (session, owner) = (session.to_owned(), caller.principal().clone());
+    fn events(
+        &self,
+        session: &str,
+        known: &Known,
+        from: &Who<'_>,
+        (reader, seen): (Reader, usize),
+    ) -> Answering {
+        let sessions = &self.0.sessions;
+        let watch = sessions.watch(known, session, from.caller, from.again.clone());
+        let ids = sessions.ids().clone();
+        let (session, owner) = (session.to_owned(), from.caller.principal().clone());
         let seal =
             move |stream: u64, seen: usize| ids.seal(&owner, &session, &format!("{stream}.{seen}"));
-        stream_reply(super::sessions::reading(reader, from, KEEP_ALIVE, seal))
+        stream_reply(super::sessions::reading(reader, seen, KEEP_ALIVE, watch, seal))
     }
+}
+
+/// Whom a request is from.
+struct Who<'a> {
+    caller: &'a Caller,
+    /// Asks again whether it would be let in.
+    again: Option<Again>,
 }
 
 /// A question of an older client.
@@ -548,6 +577,12 @@ impl Body for Begun {
         }
         Poll::Pending
     }
+}
+
+/// How a subscription ends whose caller may not listen any more.
+fn ended_credential() -> Answer {
+    let message = "the credential has ended: come again with another one";
+    words::refused(INVALID_REQUEST, message, Some(json!({"reason": "unauthorized"})))
 }
 
 /// Something that is not for the client, but for those between.

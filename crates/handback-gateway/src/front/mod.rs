@@ -4,3 +4,4 @@ pub mod http;
 mod sessions;
 mod share;
 pub mod stdio;
+mod watch;

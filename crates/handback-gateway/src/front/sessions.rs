@@ -17,8 +17,8 @@ use handback_identity::{Caller, VerifiedPrincipal};
 use handback_mcp::seal::EventIds;
 use handback_store::revocations::Subject;
 use handback_token::{Operation, Outside};
-use handback_tool::Surface;
 use handback_tool::gate::{Back, Gate, OUTLIVED};
+use handback_tool::{Again, Credential, Surface};
 use http_body_util::StreamBody;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::StatusCode;
@@ -30,6 +30,7 @@ use tokio::time::Instant;
 use super::http::{COMMENT, event};
 use super::share::{Given, Share};
 use super::stdio::told_line;
+use super::watch::{LOOK_PERIOD, Watch};
 use crate::retry::Delivery;
 use crate::session::Session;
 use crate::talk::ToClient;
@@ -43,7 +44,7 @@ const OF_CALLER_MAX: usize = 100;
 /// How long a session lives that nobody uses.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// How often it is looked for sessions that nobody uses.
+/// How often it is looked for sessions that nobody uses, or that were revoked.
 const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 
 /// Bytes of one stream that a client can come back to.
@@ -66,6 +67,8 @@ pub(crate) struct Sessions {
     known: Mutex<HashMap<String, Arc<Known>>>,
     /// Sessions that there are or that are begun, by the binding of their caller.
     places: Arc<Places>,
+    /// When it was looked for those that are over last: every session looks for all of them.
+    swept: Mutex<Instant>,
 }
 
 type Places = Mutex<HashMap<String, OfCaller>>;
@@ -111,7 +114,8 @@ pub(crate) struct Known {
 
 impl Sessions {
     pub(crate) fn new(ids: EventIds, gate: Gate) -> Arc<Self> {
-        Arc::new(Self { ids, gate, known: Mutex::default(), places: Arc::default() })
+        let (known, places) = (Mutex::default(), Arc::default());
+        Arc::new(Self { ids, gate, known, places, swept: Mutex::new(Instant::now()) })
     }
 
     pub(crate) const fn ids(&self) -> &EventIds {
@@ -121,7 +125,7 @@ impl Sessions {
     /// A place for one more session of this caller, from before it is begun; nothing, if there is
     /// none. It is free again with the session.
     pub(crate) fn room(&self, caller: &Caller) -> Option<Room> {
-        self.sweep();
+        self.end_all(|_, known| known.is_left());
         let owner = caller.principal().binding();
         let mut places = lock(&self.places);
         let all: usize = places.values().map(|of_caller| of_caller.sessions).sum();
@@ -135,16 +139,27 @@ impl Sessions {
         Some(Room { places: Arc::clone(&self.places), owner, share })
     }
 
-    /// Ends what nobody uses.
-    fn sweep(&self) {
+    /// Ends what nobody uses, and what was revoked: nobody can come back to it, and its lines are open.
+    async fn sweep(&self) {
+        {
+            let mut swept = lock(&self.swept);
+            if swept.elapsed() < SWEEP_PERIOD / 2 {
+                return;
+            }
+            *swept = Instant::now();
+        }
+        let revocations = self.gate.revocations().current(self.gate.now_ms()).await;
+        self.end_all(|id, known| known.is_left() || revocations.is_revoked(&known.subject(id)));
+    }
+
+    fn end_all(&self, is_over: impl Fn(&str, &Known) -> bool) {
         let mut gone = Vec::new();
-        lock(&self.known).retain(|_, known| {
-            let is_read = lock(&known.standalone.read).elapsed() < IDLE;
-            let is_used = is_read || known.session.is_busy() || lock(&known.used).elapsed() < IDLE;
-            if !is_used {
+        lock(&self.known).retain(|id, known| {
+            let is_over = is_over(id, known);
+            if is_over {
                 gone.push(Arc::clone(known));
             }
-            is_used
+            !is_over
         });
         // Their lines end here, and not under the lock.
         gone.iter().for_each(|known| known.leave());
@@ -180,9 +195,9 @@ impl Sessions {
                         Some(told) => standalone.push(told_line(&told)),
                         None => return,
                     },
-                    // For as long as there are sessions, those that nobody uses are ended.
+                    // For as long as there are sessions, those that are over are ended.
                     _ = sweep.tick() => match sessions.upgrade() {
-                        Some(sessions) => sessions.sweep(),
+                        Some(sessions) => sessions.sweep().await,
                         None => return,
                     },
                 }
@@ -208,10 +223,28 @@ impl Sessions {
             self.gate.refused(&back, "other_scopes");
             return None;
         }
-        let subject = Subject::of(caller.principal()).session(id).born(known.born_ms);
-        self.gate.check(&back, &subject).await.ok()?;
+        self.gate.check(&back, &known.subject(id)).await.ok()?;
         *lock(&known.used) = Instant::now();
         Some(known)
+    }
+
+    /// Watches over a stream of a session, for who showed its credential just now.
+    pub(super) fn watch(
+        &self,
+        known: &Known,
+        id: &str,
+        caller: &Caller,
+        again: Option<Again>,
+    ) -> Watch {
+        let credential =
+            Credential::new(caller, known.born_ms, again).of_session(id, known.born_ms);
+        Watch::new(self.gate.clone(), credential, "session")
+    }
+
+    /// Watches over what is open in no session.
+    pub(super) fn watch_alone(&self, caller: &Caller, again: Option<Again>) -> Watch {
+        let credential = Credential::new(caller, self.gate.now_ms(), again);
+        Watch::new(self.gate.clone(), credential, "subscription")
     }
 
     /// Ends a session.
@@ -272,6 +305,17 @@ const fn back_of<'a>(
 }
 
 impl Known {
+    /// What is asked about, where it is asked whether the session of this id was revoked.
+    const fn subject<'a>(&'a self, id: &'a str) -> Subject<'a> {
+        Subject::of(self.owner.principal()).session(id).born(self.born_ms)
+    }
+
+    /// Whether nobody has used it for long.
+    fn is_left(&self) -> bool {
+        let is_read = lock(&self.standalone.read).elapsed() < IDLE;
+        !is_read && !self.session.is_busy() && lock(&self.used).elapsed() >= IDLE
+    }
+
     /// The client has left: nobody waits for what is under way, and nobody is told anything.
     fn leave(&self) {
         self.session.cancel_all();
@@ -578,14 +622,15 @@ const RETRY_MS: u32 = 3_000;
 
 /// The events of a stream as a body, from one on, with comments where nothing happens. The first one
 /// says where the client is, so that it can come back from the start. `seal` makes the id of how many
-/// events of a stream were seen.
+/// events of a stream were seen. It ends when `watch` finds that it may not go on.
 pub(crate) fn reading(
     reader: Reader,
     seen: usize,
     silence: Duration,
+    watch: Watch,
     seal: impl Fn(u64, usize) -> Option<String> + Send + 'static,
 ) -> UnsyncBoxBody<Bytes, Infallible> {
-    let start = Reading { reader, seen, seal, has_begun: false };
+    let start = Reading { reader, seen, watch, seal, has_begun: false };
     let frames = stream::unfold(start, move |mut reading| async move {
         let bytes = reading.next(silence).await?;
         Some((Ok::<_, Infallible>(Frame::data(bytes)), reading))
@@ -597,6 +642,7 @@ pub(crate) fn reading(
 struct Reading<F> {
     reader: Reader,
     seen: usize,
+    watch: Watch,
     seal: F,
     has_begun: bool,
 }
@@ -608,13 +654,20 @@ impl<F: Fn(u64, usize) -> Option<String>> Reading<F> {
             let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
             return Some(format!("{id}retry: {RETRY_MS}\ndata:\n\n").into());
         }
-        match self.reader.next(self.seen, silence).await? {
-            None => Some(COMMENT),
-            Some((number, message)) => {
-                self.seen = number + 1;
-                Some(event((self.seal)(self.reader.stream.number, self.seen).as_deref(), &message))
+        let until = Instant::now() + silence;
+        while self.watch.holds().await {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.reader.next(self.seen, left.min(LOOK_PERIOD)).await? {
+                Some((number, message)) => {
+                    self.seen = number + 1;
+                    let id = (self.seal)(self.reader.stream.number, self.seen);
+                    return Some(event(id.as_deref(), &message));
+                }
+                None if Instant::now() >= until => return Some(COMMENT),
+                None => {}
             }
         }
+        None
     }
 }
 

@@ -1,5 +1,7 @@
 //! Sessions of older clients over HTTP: how many there are, and what is wrong in them.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -7,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::shared::{SHARED, Served};
+use crate::streams::server::request;
 
 /// Sessions of one caller at most.
 const OF_CALLER_MAX: usize = 100;
@@ -159,4 +162,78 @@ fn what_has_a_member_twice_is_refused_in_both_eras() {
     assert!(served.world.effects("look").is_empty());
     assert_eq!(ask(&message.replace(r#","text":"b""#, "")).status, 200);
     assert_eq!(served.world.effects("look").len(), 1);
+}
+
+/// A request whose answer stays open.
+fn open(served: &Served, line: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
+    let bearer = format!("Bearer {}", served.alice);
+    let mut all = vec![("authorization", bearer.as_str())];
+    all.extend(headers);
+    let mut stream = served.server.connect();
+    let request = request(served.server.address, line, &all, body.as_bytes());
+    stream.write_all(&request).unwrap();
+    stream
+}
+
+/// What comes until there is this in it.
+fn until(stream: &mut TcpStream, wanted: &str) {
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&all).contains(wanted) {
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "no {wanted} in {}", String::from_utf8_lossy(&all));
+        all.extend_from_slice(&piece[..count]);
+    }
+}
+
+/// All that still comes of an answer that ends soon.
+fn rest(stream: &mut TcpStream) -> String {
+    // Sooner than something is said because nothing happens.
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("it does not end");
+    rest
+}
+
+fn revoke(served: &Served, what: &Value) {
+    let bearer = format!("Bearer {}", served.operator);
+    let headers = [("authorization", bearer.as_str())];
+    let revoked = served.server.ask("POST /v1/revocations", &headers, what.to_string().as_bytes());
+    assert_eq!(revoked.status, 201, "{revoked:?}");
+}
+
+#[test]
+fn a_stream_ends_when_its_session_is_revoked() {
+    let served = Served::before("older", SHARED);
+    let session = begin(&served, &served.alice).1.unwrap();
+    let headers = [("mcp-session-id", session.as_str()), ("accept", "text/event-stream")];
+    let mut stream = open(&served, "GET /mcp", &headers, "");
+    until(&mut stream, "retry: ");
+    revoke(&served, &json!({"session": session}));
+    rest(&mut stream);
+    let (status, _) = say(&served, (&served.alice, &session), &[], PING);
+    assert_eq!(status, 404);
+    assert_eq!(begin(&served, &served.alice).0, 200, "with another one the caller goes on");
+}
+
+#[test]
+fn who_listens_is_sent_away_when_it_is_revoked() {
+    let served = Served::before("both", "");
+    let message = json!({"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": {
+        "notifications": {"toolsListChanged": true},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    }});
+    let headers = [
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "subscriptions/listen"),
+    ];
+    let mut stream = open(&served, "POST /mcp", &headers, &message.to_string());
+    until(&mut stream, "acknowledged");
+    revoke(&served, &json!({"principal": {"issuer": "static:test", "subject": "alice"}}));
+    let told = rest(&mut stream);
+    assert!(told.contains("the credential has ended"), "{told}");
 }

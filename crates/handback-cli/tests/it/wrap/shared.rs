@@ -14,6 +14,8 @@ pub(super) struct Served {
     pub(super) server: Server,
     pub(super) alice: String,
     pub(super) bob: String,
+    /// May revoke.
+    pub(super) operator: String,
 }
 
 /// A client of the older era, in a session.
@@ -39,6 +41,7 @@ impl Served {
             sandbox.json(&line)["token"].as_str().unwrap().to_owned()
         };
         let (alice, bob) = (token("alice"), token("bob"));
+        let operator = token("operator --scope handback:revoke");
         let path = |name: &str| sandbox.path(name).to_str().unwrap().to_owned();
         let (upstream, record) = (path("upstream.py"), path("record"));
         let command = format!(
@@ -46,14 +49,14 @@ impl Served {
              \"{record}\", \"{speaks}\"]"
         );
         let config = format!(
-            "demo = false\n[identity]\nmode = \"static\"\n[identity.static]\nfile = \
+            "demo = false\n[identity]\nmode = \"static\"\nserver_id = \"test\"\n[identity.static]\nfile = \
              \"identities\"\n[upstreams.up]\ncommand = {command}\n{more}"
         );
         sandbox.write("handback.toml", &config);
         let config = path("handback.toml");
         let server =
             Server::start_with(sandbox, &sandbox.path("data"), &["--config", config.as_str()]);
-        Self { server, alice, bob, world }
+        Self { server, alice, bob, operator, world }
     }
 
     /// What comes back: the session that it began, and all messages.

@@ -5,10 +5,12 @@ use handback_mcp::server::tasks::Tasks;
 use handback_mcp::{About, McpServer};
 use handback_store::held::{HeldOptions, HeldStore};
 use handback_store::journal::{InstanceId, Journal};
+use handback_store::revocations::Revocation;
 use handback_store::{Kv, MemoryStore};
 use handback_token::{KeyRing, Sealer, SealerConfig, UnixTime, ring};
 use handback_tool::audit::NoAudit;
 use handback_tool::{Clock, Pipeline, PipelineParts, Registry, RevocationWatch};
+use http_body_util::BodyExt as _;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
@@ -243,4 +245,81 @@ fn what_was_sent_makes_room_before_what_was_not() {
     let gone = sent.there().iter().filter(|is_there| !**is_there).count();
     assert_eq!(gone, 24, "down to three quarters");
     assert_eq!((unsent.there(), more.there()), (vec![true], vec![true; 3]));
+}
+
+/// A stream of a session that somebody reads, who is asked `again` whether it may.
+async fn read_on(
+    world: &World,
+    (id, caller): (&str, &Caller),
+    again: Option<Again>,
+) -> UnsyncBoxBody<Bytes, Infallible> {
+    let known = world.sessions.find(id, caller).await.unwrap();
+    let (reader, seen) = known.standalone();
+    let watch = world.sessions.watch(&known, id, caller, again);
+    reading(reader, seen, Duration::from_secs(15), watch, |_, _| None)
+}
+
+/// How many frames come before the end, which is within a minute.
+async fn frames(body: UnsyncBoxBody<Bytes, Infallible>) -> usize {
+    let mut body = body;
+    let mut frames = 0;
+    let all = async {
+        while body.frame().await.is_some() {
+            frames += 1;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), all).await.expect("it goes on");
+    frames
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_open_ends_when_it_is_revoked() {
+    for is_session in [true, false] {
+        let world = World::new();
+        let (alice, bob) = (caller(1), caller(2));
+        let (of_alice, session) = world.begin(&alice).await;
+        let (of_bob, other) = world.begin(&bob).await;
+        let body = read_on(&world, (&of_alice, &alice), None).await;
+        let mut others = read_on(&world, (&of_bob, &bob), None).await;
+        let revocation = match is_session {
+            true => Revocation::session(&of_alice),
+            false => Revocation::principal(alice.principal()),
+        };
+        let watch = world.sessions.gate.revocations().clone();
+        let begun = Instant::now();
+        let revoked = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            watch.revoke(revocation, NOW_MS).await.unwrap();
+            // What comes after it is not for who was reading.
+            let known = lock(&world.sessions.known).get(&of_alice).cloned().unwrap();
+            tokio::time::sleep(2 * LOOK_PERIOD).await;
+            known.standalone.push(MEGABYTE);
+        };
+        let (read, ()) = tokio::join!(frames(body), revoked);
+        assert_eq!(read, 1, "only where it begins");
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        tokio::time::sleep(2 * SWEEP_PERIOD).await;
+        assert!(session.upgrade().is_none(), "its lines are open");
+        assert!(other.upgrade().is_some() && others.frame().await.is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_open_ends_with_who_would_not_be_let_in() {
+    let world = World::new();
+    let alice = caller(1);
+    let (id, _) = world.begin(&alice).await;
+    let times = Arc::new(AtomicU64::new(0));
+    let again = {
+        let times = Arc::clone(&times);
+        Again(Arc::new(move || {
+            let is_good = times.fetch_add(1, Ordering::Relaxed) < 1;
+            Box::pin(std::future::ready(is_good))
+        }))
+    };
+    let body = read_on(&world, (&id, &alice), Some(again)).await;
+    let read = frames(body).await;
+    assert!((2..=3).contains(&read), "a comment before the second answer: {read}");
+    assert_eq!(times.load(Ordering::Relaxed), 2);
+    assert!(world.sessions.find(&id, &alice).await.is_some(), "with another one, it goes on");
 }
