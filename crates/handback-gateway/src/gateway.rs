@@ -16,7 +16,7 @@ use handback_tool::metrics::UpstreamMetrics;
 use handback_tool::{Pipeline, QuestionKind, Refusal, Surface};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::sync::{Semaphore, broadcast, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::bridge::{self, Parking};
@@ -359,7 +359,7 @@ impl Gateway {
                 let (sender, heard) = mpsc::channel(WAITING_MAX);
                 let opening = Opening::Bridged { initialize: bridge::greeting() };
                 let slot = Arc::new(Slot::new(source, opening, sender));
-                let (told, _) = broadcast::channel(WAITING_MAX);
+                let told = Told::new();
                 let gateway = Arc::downgrade(&self.0);
                 let changed = move || {
                     if let Some(gateway) = gateway.upgrade() {
@@ -501,7 +501,10 @@ impl Gateway {
         let pipeline = &self.0.pipeline;
         match pipeline.let_in_question(&talk.caller, Surface::Mcp, question.method, kind) {
             Ok(let_in) => {
-                let answer = self.answer(talk, question).await;
+                let answer = tokio::select! {
+                    answer = self.answer(talk, question) => answer,
+                    () = cancel.cancelled() => words::refusal(talk.era, &Refusal::Cancelled),
+                };
                 let_in.answered(matches!(answer, Answer::Error(_)));
                 answer
             }

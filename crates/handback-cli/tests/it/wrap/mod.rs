@@ -4,6 +4,7 @@ mod bounds;
 mod budgets;
 mod callers;
 mod connect;
+mod follows;
 mod held;
 mod hops;
 mod killed;
