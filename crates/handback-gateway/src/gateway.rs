@@ -422,10 +422,10 @@ impl Gateway {
             let message = "the connection to this server is shared: this would be for all callers";
             return Ok(words::refused(METHOD_NOT_FOUND, message, None));
         }
-        let answered = match self.asked_on(talk.clone(), line.clone(), ask.clone()).await {
+        let answered = match self.asked_on(talk.clone(), which, line.clone(), ask.clone()).await {
             Err(LineError::Unreachable(_)) if line.is_closed() => {
                 let line = self.line(talk, which).await.map_err(unreached)?;
-                self.asked_on(talk.clone(), line, ask).await
+                self.asked_on(talk.clone(), which, line, ask).await
             }
             answered => answered,
         };
@@ -442,11 +442,17 @@ impl Gateway {
         answered
     }
 
-    async fn asked_on(&self, talk: Talk, line: Line, ask: Ask) -> Result<Answer, LineError> {
+    async fn asked_on(
+        &self,
+        talk: Talk,
+        which: usize,
+        line: Line,
+        ask: Ask,
+    ) -> Result<Answer, LineError> {
         if talk.era == line.era() {
             return relayed(talk, line, ask).await;
         }
-        Box::pin(bridge::asked(talk, line, ask, &self.0.parking)).await
+        Box::pin(bridge::asked(talk, (which, line), ask, &self.0.parking)).await
     }
 
     fn catalogs<'a>(&'a self, talk: &'a Talk) -> &'a Catalogs {
