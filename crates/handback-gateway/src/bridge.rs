@@ -2,7 +2,7 @@
 //!
 //! | client | server behind | |
 //! |---|---|---|
-//! | older | newer | the gateway runs the rounds: what the server needs to know, the client is asked |
+//! | older | newer | the gateway runs the rounds: what the server needs to know, the client is asked; what the client follows is listened to (`following`), and how much it wants to have logged is said in each question |
 //! | newer | older | a question inside of a call parks it, and becomes `input_required`; with the answer, the call goes on |
 //!
 //! A parked call lives in this process, on the connection that it was made on. It is given up after a
@@ -23,11 +23,16 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::catalog::member;
 use crate::gateway::{Ear, REVISION, relayed};
-use crate::session::CANCELLED;
+use crate::session::{CANCELLED, Session};
 use crate::talk::{Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
+
+/// How much can be logged.
+const LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// Rounds of one call that are run for an older client at most.
 const ROUNDS_MAX: usize = 16;
@@ -104,23 +109,37 @@ impl Parking {
 /// Asks, whatever the eras of the two are.
 pub(crate) async fn asked(
     talk: Talk,
-    line: Line,
+    (which, line): (usize, Line),
     ask: Ask,
     parking: &Parking,
 ) -> Result<Answer, LineError> {
     match (talk.era, line.era()) {
-        (Era::Legacy, Era::Modern) => for_older(talk, line, ask).await,
+        (Era::Legacy, Era::Modern) => for_older(talk, (which, line), ask).await,
         (Era::Modern, Era::Legacy) => for_newer(talk, line, ask, parking).await,
         _ => relayed(talk, line, ask).await,
     }
 }
 
 /// An older client before a newer server.
-async fn for_older(talk: Talk, line: Line, ask: Ask) -> Result<Answer, LineError> {
+async fn for_older(
+    talk: Talk,
+    (which, line): (usize, Line),
+    ask: Ask,
+) -> Result<Answer, LineError> {
     let Some(session) = talk.session.clone() else { return Err(LineError::Era) };
-    if ask.method == "logging/setLevel" {
+    let text = |name: &str| ask.params.as_deref().and_then(|params| member(params, name));
+    match ask.method.as_str() {
         // Newer servers have none: each question says it.
-        return Ok(words::result(&json!({})));
+        "logging/setLevel" => return Ok(set_level(&session, text("level"))),
+        // Nor have they these: what is followed is listened to.
+        "resources/subscribe" | "resources/unsubscribe" => {
+            let is_wanted = ask.method == "resources/subscribe";
+            let Some(uri) = text("uri") else {
+                return Ok(words::refused(INVALID_PARAMS, "there is no uri", None));
+            };
+            return Ok(session.follow(which, uri, is_wanted).await);
+        }
+        _ => {}
     }
     let mut params: Map<String, Value> = match &ask.params {
         None => Map::new(),
@@ -172,6 +191,17 @@ async fn for_older(talk: Talk, line: Line, ask: Ask) -> Result<Answer, LineError
     Ok(words::tool_error(Era::Legacy, message, "too_many_rounds"))
 }
 
+/// Remembers how much a client wants to have logged.
+fn set_level(session: &Session, level: Option<String>) -> Answer {
+    match level.filter(|level| LEVELS.contains(&level.as_str())) {
+        Some(level) => {
+            session.set_level(level);
+            words::result(&json!({}))
+        }
+        None => words::refused(INVALID_PARAMS, "there is no such level", None),
+    }
+}
+
 /// Why there is no answer to a call that has begun: that something was not said now does not mean
 /// that nothing happened.
 fn begun(why: LineError) -> LineError {
@@ -210,7 +240,7 @@ async fn for_newer(
         "tools/call" | "prompts/get" | "resources/read" => abilities(&params),
         _ => Value::Null,
     };
-    let state = crate::catalog::member(&params, "requestState");
+    let state = member(&params, "requestState");
     let parked = state.as_deref().and_then(|state| state.strip_prefix(PARKED));
     let call = match parked {
         None => {

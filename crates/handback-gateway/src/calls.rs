@@ -472,8 +472,8 @@ impl Gateway {
     ) -> Result<(Option<String>, Answer), Refusal> {
         let Made { relayed: Relayed { json, is_error, round }, is_replay, .. } = made;
         if *is_error {
-            let marked = is_replay.then(|| marked(json, "data")).flatten();
-            return Ok((None, Answer::Error(marked.unwrap_or_else(|| json.clone()))));
+            let json = if *is_replay { replay::error(json) } else { json.clone() };
+            return Ok((None, Answer::Error(json)));
         }
         let mut json = json.clone();
         let mut minted = None;

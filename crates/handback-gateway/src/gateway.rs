@@ -16,7 +16,7 @@ use handback_tool::metrics::UpstreamMetrics;
 use handback_tool::{Pipeline, QuestionKind, Refusal, Surface};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::sync::{Semaphore, broadcast, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::bridge::{self, Parking};
@@ -435,7 +435,7 @@ impl Gateway {
                 let (sender, heard) = mpsc::channel(WAITING_MAX);
                 let opening = Opening::Bridged { initialize: bridge::greeting() };
                 let slot = Arc::new(Slot::new(source, opening, sender));
-                let (told, _) = broadcast::channel(WAITING_MAX);
+                let told = Told::new();
                 let gateway = Arc::downgrade(&self.0);
                 let changed = move || {
                     if let Some(gateway) = gateway.upgrade() {
@@ -498,10 +498,10 @@ impl Gateway {
             let message = "the connection to this server is shared: this would be for all callers";
             return Ok(words::refused(METHOD_NOT_FOUND, message, None));
         }
-        let answered = match self.asked_on(talk.clone(), line.clone(), ask.clone()).await {
+        let answered = match self.asked_on(talk.clone(), which, line.clone(), ask.clone()).await {
             Err(LineError::Unreachable(_)) if line.is_closed() => {
                 let line = self.line(talk, which).await.map_err(unreached)?;
-                self.asked_on(talk.clone(), line, ask).await
+                self.asked_on(talk.clone(), which, line, ask).await
             }
             answered => answered,
         };
@@ -518,11 +518,17 @@ impl Gateway {
         answered
     }
 
-    async fn asked_on(&self, talk: Talk, line: Line, ask: Ask) -> Result<Answer, LineError> {
+    async fn asked_on(
+        &self,
+        talk: Talk,
+        which: usize,
+        line: Line,
+        ask: Ask,
+    ) -> Result<Answer, LineError> {
         if talk.era == line.era() {
             return relayed(talk, line, ask).await;
         }
-        Box::pin(bridge::asked(talk, line, ask, &self.0.parking)).await
+        Box::pin(bridge::asked(talk, (which, line), ask, &self.0.parking)).await
     }
 
     fn catalogs<'a>(&'a self, talk: &'a Talk) -> &'a Catalogs {
@@ -586,7 +592,10 @@ impl Gateway {
         let pipeline = &self.0.pipeline;
         match pipeline.let_in_question(&talk.caller, Surface::Mcp, question.method, kind) {
             Ok(let_in) => {
-                let answer = self.answer(talk, question).await;
+                let answer = tokio::select! {
+                    answer = self.answer(talk, question) => answer,
+                    () = cancel.cancelled() => words::refusal(talk.era, &Refusal::Cancelled),
+                };
                 let_in.answered(matches!(answer, Answer::Error(_)));
                 answer
             }

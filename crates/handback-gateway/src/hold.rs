@@ -313,7 +313,7 @@ mod tests {
             let recorded = Holding { budget: Budget::bytes(budget), ..recorded.clone() };
             let raw = Raw::Memory(raw.clone().into());
             let result = hold(&recorded, raw).await.unwrap().to_string();
-            let marked = crate::replay::marked(result.as_bytes()).unwrap();
+            let marked = crate::replay::marked(result.as_bytes(), "_meta").unwrap();
             assert!(marked.len() > result.len());
             let most = budget.max(Budget::FLOOR_BYTES);
             assert!(marked.len() <= most, "{} > {most}", marked.len());

@@ -24,6 +24,7 @@
 //! | `hop` | cursors and task ids of upstreams, as tokens of their caller |
 //! | [`session`] | clients of the older era |
 //! | `bridge` | clients of one era before servers of the other |
+//! | `listening`, `following` | what changes, told to newer clients and to older ones of newer servers |
 //! | [`front`] | where clients come in |
 //! | [`note`] | what is written beside a held value |
 
@@ -31,6 +32,7 @@ mod bridge;
 mod calls;
 mod catalog;
 mod eras;
+mod following;
 pub mod front;
 pub mod gateway;
 mod hello;

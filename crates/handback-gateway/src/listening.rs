@@ -3,6 +3,9 @@
 //! Newer servers are asked to tell, each of them. Older ones tell without being asked, on the line that
 //! is their caller's alone: of that, the client hears what it wants to.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -11,7 +14,8 @@ use handback_mcp::wire::Object;
 use handback_wire::meta::SUBSCRIPTION;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::sync::{broadcast, mpsc};
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, broadcast, mpsc};
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 use crate::catalog::OWN;
@@ -25,7 +29,7 @@ use crate::words::{self, INVALID_PARAMS};
 pub(crate) const LISTENING_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a server says first to who listens.
-const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+pub(crate) const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
 /// How long those who acknowledge a subscription are waited for. What others accept is not told.
 const ACKNOWLEDGING_TIME: Duration = Duration::from_secs(2);
@@ -38,17 +42,118 @@ const RESOURCES_MAX: usize = 64;
 
 /// What a client can be told of, and how: by the member of its wish, the part of a server that says
 /// whether it does, and the notification.
-const LISTS: [(&str, &str, &str); 3] = [
+pub(crate) const LISTS: [(&str, &str, &str); 3] = [
     ("toolsListChanged", "tools", "notifications/tools/list_changed"),
     ("promptsListChanged", "prompts", "notifications/prompts/list_changed"),
     ("resourcesListChanged", "resources", "notifications/resources/list_changed"),
 ];
 
-const RESOURCES: &str = "resourceSubscriptions";
-const UPDATED: &str = "notifications/resources/updated";
+pub(crate) const RESOURCES: &str = "resourceSubscriptions";
+pub(crate) const UPDATED: &str = "notifications/resources/updated";
 
-/// What an older server says on the line of one caller.
-pub(crate) type Told = broadcast::Sender<(String, Option<Bytes>)>;
+/// What an older server says on the line of one caller, and what is followed there. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    said: broadcast::Sender<(String, Option<Bytes>)>,
+    followed: Arc<Mutex<Followed>>,
+}
+
+impl Told {
+    pub(crate) fn new() -> Self {
+        let (said, _) = broadcast::channel(WAITING_MAX);
+        Self { said, followed: Arc::default() }
+    }
+}
+
+/// Which resources are followed on a line, and by how many listeners. It is locked while the server is told:
+/// what one ends to follow and another one begins to, it hears in that order.
+#[derive(Debug, Default)]
+struct Followed {
+    /// What another line was asked for is forgotten.
+    line: Option<Line>,
+    listeners: HashMap<String, usize>,
+}
+
+impl Followed {
+    /// One more follows a resource on this line.
+    fn begin(&mut self, line: &Line, uri: &str) {
+        if !self.is_on(line) {
+            (self.line, self.listeners) = (Some(line.clone()), HashMap::new());
+        }
+        *self.listeners.entry(uri.to_owned()).or_default() += 1;
+    }
+
+    /// One does not any more; says whether nobody does.
+    fn end(&mut self, line: &Line, uri: &str) -> bool {
+        if !self.is_on(line) {
+            return false;
+        }
+        let Some(count) = self.listeners.get_mut(uri) else { return false };
+        *count -= 1;
+        *count == 0 && self.listeners.remove(uri).is_some()
+    }
+
+    fn is_on(&self, line: &Line) -> bool {
+        self.line.as_ref().is_some_and(|known| known.is(line))
+    }
+}
+
+/// The resources that one listener follows on a line. With it, the server is told that it does not.
+struct Follows {
+    followed: Arc<Mutex<Followed>>,
+    line: Line,
+    uris: Vec<String>,
+}
+
+impl Follows {
+    /// Follows a resource, if the server lets it.
+    async fn begin(&mut self, uri: &str) -> bool {
+        let mut followed = self.followed.lock().await;
+        // Before it is asked: who leaves meanwhile may have been heard.
+        followed.begin(&self.line, uri);
+        self.uris.push(uri.to_owned());
+        let asked = self.line.ask(follow_ask("resources/subscribe", uri)).await;
+        let is_followed = matches!(asked, Ok(Answer::Result(_)));
+        if !is_followed {
+            followed.end(&self.line, uri);
+            self.uris.pop();
+        }
+        is_followed
+    }
+}
+
+impl Drop for Follows {
+    fn drop(&mut self) {
+        let uris = std::mem::take(&mut self.uris);
+        if uris.is_empty() || self.line.is_closed() {
+            return;
+        }
+        // Without a runtime, the line ends as well.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (followed, line) = (Arc::clone(&self.followed), self.line.clone());
+        runtime.spawn(async move {
+            let mut followed = followed.lock().await;
+            for uri in uris {
+                if followed.end(&line, &uri) {
+                    // It is gone, or it does.
+                    let _ = line.ask(follow_ask("resources/unsubscribe", &uri)).await;
+                }
+            }
+        });
+    }
+}
+
+/// Asks an older server to follow a resource, or not to.
+fn follow_ask(method: &str, uri: &str) -> Ask {
+    Ask {
+        method: method.to_owned(),
+        params: Some(Bytes::from(json!({"uri": uri}).to_string())),
+        headers: Vec::new(),
+        heard: None,
+        time_limit: Some(FOLLOWING_TIME),
+        subscription: None,
+    }
+}
 
 /// Passes on what an older server says and belongs to no question, for as long as its line may be opened.
 pub(crate) async fn pass_on(mut heard: mpsc::Receiver<OnLine>, told: Told, changed: impl Fn()) {
@@ -59,7 +164,7 @@ pub(crate) async fn pass_on(mut heard: mpsc::Receiver<OnLine>, told: Told, chang
             changed();
         }
         // Nobody may listen.
-        let _ = told.send((method, params));
+        let _ = told.said.send((method, params));
     }
 }
 
@@ -269,12 +374,14 @@ impl Gateway {
         all: &mpsc::Sender<ToClient>,
     ) -> bool {
         let Some((told, gone)) = self.told_by_older(talk, which) else { return false };
-        let mut told = told.subscribe();
+        let (followed, line_of) = (Arc::clone(&told.followed), line.clone());
+        let mut follows = Follows { followed, line: line_of, uris: Vec::new() };
+        let mut told = told.said.subscribe();
         // Over HTTP it needs a stream for that, which it may not have.
         if timeout(ACKNOWLEDGING_TIME / 2, line.hears(true)).await.is_err() {
             return false;
         }
-        let accepted = accepted(line, ask).await;
+        let accepted = accepted(line, ask, &mut follows).await;
         if accepted.is_empty() {
             return false;
         }
@@ -312,7 +419,7 @@ impl Gateway {
 }
 
 /// What an older server does of what a client wants.
-async fn accepted(line: &Line, ask: &Ask) -> Map<String, Value> {
+async fn accepted(line: &Line, ask: &Ask, follows: &mut Follows) -> Map<String, Value> {
     let read = |json: Option<&Bytes>| -> Value {
         json.and_then(|json| serde_json::from_slice(json).ok()).unwrap_or_default()
     };
@@ -331,18 +438,9 @@ async fn accepted(line: &Line, ask: &Ask) -> Map<String, Value> {
     let resources = wish(RESOURCES).and_then(Value::as_array);
     if let Some(resources) = resources.filter(|_| can("resources", "subscribe")) {
         let mut followed = Vec::new();
-        for uri in resources {
-            let params = Some(Bytes::from(json!({"uri": uri}).to_string()));
-            let subscribe = Ask {
-                method: "resources/subscribe".to_owned(),
-                params,
-                headers: Vec::new(),
-                heard: None,
-                time_limit: Some(FOLLOWING_TIME),
-                subscription: None,
-            };
-            if let Ok(Answer::Result(_)) = line.ask(subscribe).await {
-                followed.push(uri.clone());
+        for uri in resources.iter().filter_map(Value::as_str) {
+            if follows.begin(uri).await {
+                followed.push(Value::from(uri));
             }
         }
         if !followed.is_empty() {

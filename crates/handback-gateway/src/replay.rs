@@ -41,7 +41,7 @@ pub(crate) async fn answer(json: Bytes, owner: &VerifiedPrincipal, entered: &Ent
             if gone.is_empty() { json } else { without(&json, &gone).unwrap_or(json) }
         }
     };
-    marked(&json).unwrap_or(json)
+    marked(&json, "_meta").unwrap_or(json)
 }
 
 /// Whether it was held for this caller, and is not any more. What never was may be an upstream's own.
@@ -107,11 +107,16 @@ fn told(gone: &[Handle], left: &[Handle]) -> String {
     )
 }
 
-/// The same result, which says that it is the answer to an earlier try.
-pub(crate) fn marked(json: &[u8]) -> Option<Bytes> {
+/// An error that was recorded, as it is told now.
+pub(crate) fn error(json: &Bytes) -> Bytes {
+    marked(json, "data").unwrap_or_else(|| json.clone())
+}
+
+/// The same result or error, which says in this member that it is the answer to an earlier try.
+pub(crate) fn marked(json: &[u8], member: &str) -> Option<Bytes> {
     let raw: &RawValue = serde_json::from_slice(json).ok()?;
     let mut result = Object::read(raw).ok()?;
-    let meta = match result.get("_meta") {
+    let meta = match result.get(member) {
         Some(meta) => {
             let raw: &RawValue = serde_json::from_str(meta).ok()?;
             let mut meta = Object::read(raw).ok()?;
@@ -121,7 +126,7 @@ pub(crate) fn marked(json: &[u8]) -> Option<Bytes> {
         }
         None => serde_json::json!({REPLAYED_META: true, AGAIN_META: HOW_TO_CALL_AGAIN}).to_string(),
     };
-    result.set("_meta", meta);
+    result.set(member, meta);
     Some(result.to_json().into())
 }
 
@@ -177,7 +182,7 @@ mod tests {
     #[test]
     fn a_mark_has_few_bytes() {
         for json in ["{}", r#"{"a":1,"_meta":{}}"#, r#"{"_meta":{"x":1}}"#] {
-            let marked = marked(json.as_bytes()).unwrap();
+            let marked = marked(json.as_bytes(), "_meta").unwrap();
             assert!(marked.len() <= json.len() + MARK_BYTES, "{}", marked.len() - json.len());
             let told: Value = serde_json::from_slice(&marked).unwrap();
             assert_eq!(told["_meta"][REPLAYED_META], true);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -16,12 +16,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Catalogs;
+use crate::following::Following;
 use crate::gateway::{Gateway, TOGETHER_TIME};
 use crate::retry::Delivery;
 use crate::slot::{OnLine, Slot};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Heard, Line, LineError, Opening, Raw};
-use crate::words::{self, INTERNAL_ERROR};
+use crate::words::{self, INTERNAL_ERROR, METHOD_NOT_FOUND};
 
 /// What says that a request is not wanted any more.
 pub(crate) const CANCELLED: &str = "notifications/cancelled";
@@ -61,6 +62,10 @@ pub struct Session {
     under_way: Mutex<HashMap<String, CancellationToken>>,
     /// Ids of tasks that this client was given.
     tasks: Mutex<VecDeque<String>>,
+    /// What the client follows at servers of the newer era, by their number.
+    following: Vec<OnceLock<Following>>,
+    /// How much those are to log, once the client has said so.
+    level: Mutex<Option<String>>,
 }
 
 impl Session {
@@ -91,17 +96,19 @@ impl Session {
         }
         let opened = slots.iter().enumerate().map(|(which, slot)| async move {
             match opened_soon(gateway, slot).await {
-                Ok(line) => Ok(line.hello().cloned().unwrap_or_default()),
+                Ok(line) => (Ok(line.hello().cloned().unwrap_or_default()), false),
                 Err(LineError::Era) => {
                     let greeted = gateway.welcome_by_newer(which, initialize.get().as_bytes());
-                    greeted.await.ok_or(LineError::Era)
+                    (greeted.await.ok_or(LineError::Era), true)
                 }
-                Err(error) => Err(error),
+                Err(error) => (Err(error), false),
             }
         });
-        let opened = join_all(opened).await;
+        let opened = join_all(opened).await.into_iter();
+        let (opened, are_newer): (Vec<_>, Vec<_>) = opened.unzip();
         let hellos = gateway.welcome_legacy(&caller, &opened)?;
         let greeting = serde_json::from_str(initialize.get()).unwrap_or_default();
+        let following = slots.iter().map(|_| OnceLock::new()).collect();
         let session = Arc::new(Self {
             gateway: gateway.clone(),
             caller,
@@ -114,7 +121,14 @@ impl Session {
             next: AtomicU64::new(1),
             under_way: Mutex::default(),
             tasks: Mutex::default(),
+            following,
+            level: Mutex::default(),
         });
+        for (which, (opened, is_newer)) in opened.iter().zip(are_newer).enumerate() {
+            if let (Ok(hello), true) = (opened, is_newer) {
+                session.follow_newer(which, hello);
+            }
+        }
         for ((which, receiver), opened) in heard.into_iter().enumerate().zip(&opened) {
             tokio::spawn(listen(Arc::downgrade(&session), which, receiver));
             if matches!(opened, Err(LineError::TimedOut)) {
@@ -132,6 +146,10 @@ impl Session {
         out: mpsc::Sender<ToClient>,
         delivery: Delivery,
     ) -> Answer {
+        // A server on a line that others share would begin anew for all of them.
+        if question.method == "initialize" {
+            return words::begun_before();
+        }
         let talk = Talk {
             caller: self.caller.clone(),
             era: Era::Legacy,
@@ -241,10 +259,45 @@ impl Session {
             "io.modelcontextprotocol/clientInfo": said("clientInfo"),
             "io.modelcontextprotocol/clientCapabilities": said("capabilities"),
         });
-        match meta {
+        let mut meta = match meta {
             Value::Object(meta) => meta,
             _ => Map::new(),
+        };
+        if let Some(level) = &*lock(&self.level) {
+            meta.insert("io.modelcontextprotocol/logLevel".to_owned(), level.as_str().into());
         }
+        meta
+    }
+
+    /// How much servers of the newer era are to log from now on.
+    pub(crate) fn set_level(&self, level: String) {
+        *lock(&self.level) = Some(level);
+    }
+
+    /// Follows a resource of a server of the newer era, or does not any more.
+    pub(crate) async fn follow(&self, which: usize, uri: String, is_wanted: bool) -> Answer {
+        match self.following.get(which).and_then(OnceLock::get) {
+            Some(following) => following.follow(uri, is_wanted).await,
+            None => words::refused(METHOD_NOT_FOUND, "this server tells of no resources", None),
+        }
+    }
+
+    /// Hears of what changes at a server of the newer era, which says this of itself.
+    fn follow_newer(self: &Arc<Self>, which: usize, hello: &[u8]) {
+        let following = Following::begin(self, which, hello);
+        if let (Some(place), Some(following)) = (self.following.get(which), following) {
+            // There is one already, if it is there.
+            drop(place.set(following));
+        }
+    }
+
+    pub(crate) const fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    /// Where what belongs to no question goes.
+    pub(crate) const fn out(&self) -> &mpsc::Sender<ToClient> {
+        &self.out
     }
 
     /// Asks the client something; nothing, if it cannot be asked.
@@ -419,10 +472,18 @@ async fn comes_late(session: std::sync::Weak<Session>, which: usize) {
     let Some(slot) = session.upgrade().and_then(|session| session.slots.get(which).cloned()) else {
         return;
     };
-    if slot.line().await.is_err() {
-        return;
-    }
+    let is_newer = match slot.line().await {
+        Ok(_) => false,
+        Err(LineError::Era) => true,
+        Err(_) => return,
+    };
     let Some(session) = session.upgrade() else { return };
+    if is_newer {
+        let greeting = session.greeting.to_string();
+        let hello = session.gateway.welcome_by_newer(which, greeting.as_bytes()).await;
+        let Some(hello) = hello else { return };
+        session.follow_newer(which, &hello);
+    }
     session.catalogs.forget();
     for list in ["tools", "prompts", "resources"] {
         let method = format!("notifications/{list}/list_changed");

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::upstream::{Answer, LineError, Raw};
 
 /// Codes of JSON-RPC and of the protocol.
+pub(crate) const INVALID_REQUEST: i32 = -32600;
 pub(crate) const INVALID_PARAMS: i32 = -32602;
 pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
@@ -30,6 +31,12 @@ pub(crate) fn error(code: i32, message: &str, data: Option<Value>) -> Bytes {
 /// An error object, as an answer.
 pub(crate) fn refused(code: i32, message: &str, data: Option<Value>) -> Answer {
     Answer::Error(error(code, message, data))
+}
+
+/// What a second `initialize` gets: what was agreed in the first one holds until the session ends, at the
+/// servers behind as well.
+pub(crate) fn begun_before() -> Answer {
+    refused(INVALID_REQUEST, "there was an `initialize` in this session", None)
 }
 
 /// A result, as an answer.

@@ -161,6 +161,8 @@ impl Router {
             let mut request = request;
             request.extensions_mut().insert(caller.clone());
             if let Some(gateway) = &self.tools.gateway_front {
+                let again = self.identity.again(request.headers());
+                request.extensions_mut().insert(again);
                 return Box::pin(gateway.handle(request, &caller)).await.map(ReplyBody::Unsync);
             }
             let reply = self.tools.mcp.handle(request, &principal).await;

@@ -14,6 +14,7 @@ pub mod audit;
 mod clock;
 mod context;
 mod continuation;
+mod credential;
 mod definition;
 mod duplex;
 mod flight;
@@ -34,6 +35,7 @@ mod unique;
 
 pub use clock::Clock;
 pub use context::{Abilities, CallContext, EVENTS_WAITING_MAX, Event, EventSink, Round};
+pub use credential::{Again, Credential};
 pub use definition::{DEFAULT_TIME_LIMIT, Definition, Kind, MAX_NAME_CHARS, TaskMode};
 pub use duplex::{CHUNKS_WAITING_MAX, Chunks, DuplexEnds};
 pub use gate::Gate;

@@ -1,8 +1,10 @@
 //! JSON that all readers read alike.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// Whether no object of a JSON text has a member twice: of two, one reader takes the first and
@@ -14,6 +16,10 @@ pub fn is_unambiguous(json: &[u8]) -> bool {
     let _ = Look(&mut is_twice).deserialize(&mut text);
     !is_twice
 }
+
+/// The name of a member: a slice of the text, unless it is written with escapes.
+#[derive(Deserialize, PartialEq, Eq, Hash)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 struct Look<'a>(&'a mut bool);
 
@@ -63,7 +69,7 @@ impl<'de> Visitor<'de> for Look<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let mut names = HashSet::new();
-        while let Some(name) = members.next_key::<String>()? {
+        while let Some(name) = members.next_key::<Name<'de>>()? {
             if !names.insert(name) {
                 *self.0 = true;
                 members.next_value::<IgnoredAny>()?;

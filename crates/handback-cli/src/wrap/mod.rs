@@ -54,8 +54,8 @@ pub(crate) struct WrapArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// The configuration, of which `gateway`, `limits` and `tokens` count here [default:
-    /// HANDBACK_CONFIG, or handback.toml in the data directory]
+    /// The configuration, of which `gateway`, `held`, `limits`, `tokens` and `audit` count here
+    /// [default: HANDBACK_CONFIG, or handback.toml in the data directory]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 

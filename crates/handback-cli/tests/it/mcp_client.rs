@@ -169,6 +169,13 @@ impl Client {
         }
     }
 
+    /// The next message, whatever it is.
+    #[track_caller]
+    pub(crate) fn message(&self) -> Value {
+        let line = self.messages.recv_timeout(self.patience).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
     /// What the next notification of this method says, whatever comes before.
     #[track_caller]
     pub(crate) fn heard(&self, method: &str) -> Value {

@@ -1,7 +1,9 @@
 //! Clients over HTTP, of both eras.
 //!
 //! What is as it has to be is answered here, on the bytes that came. What is not goes to the front of
-//! our own server, which has the words for every mistake.
+//! our own server, which has the words for every mistake; but what is said in a session of this front is
+//! answered here, whatever it is: to our own, there is no such session, and a client that hears so gives
+//! it up.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,28 +22,36 @@ use handback_mcp::seal::EventIds;
 use handback_mcp::server::McpServer;
 use handback_mcp::wire::{Id, Message, Object};
 use handback_mcp::{Era, Front};
+use handback_tool::{Again, is_unambiguous};
 use handback_wire::header::decode;
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Body, Frame};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::sessions::{Known, Sessions, Stream};
-use super::stdio::{answer_line, told_line};
+use super::sessions::{Known, Reader, Sessions, Stream};
+use super::stdio::{PARSE_ERROR, answer_line, told_line};
 use crate::gateway::Gateway;
 use crate::retry::Delivery;
 use crate::session::Session;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::Answer;
+use crate::words::{self, INVALID_PARAMS, INVALID_REQUEST};
 
 /// The revision of the newer era that is spoken here.
 const REVISION: &str = "2026-07-28";
+
+/// Revisions that have sessions.
+const OLDER: [&str; 5] = ["2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// What is asked to hear of changes, for as long as the caller wants.
+const LISTEN: &str = "subscriptions/listen";
 
 const METHOD_HEADER: &str = "mcp-method";
 const NAME_HEADER: &str = "mcp-name";
@@ -99,11 +109,18 @@ impl HttpFront {
     where
         B: Body<Data = Bytes> + Send + 'static,
     {
-        if !is_negotiated(request.method(), request.headers()) {
+        let session = session_of(request.headers()).map(str::to_owned);
+        if let Err(status) = negotiated(request.method(), request.headers()) {
+            // Our own front does not know the sessions of this one.
+            if let (Some(id), Era::Legacy) = (&session, era::of_headers(request.headers())) {
+                let known = self.0.sessions.find(id, caller).await;
+                return known.map_or_else(no_session, |_| not_negotiated(status));
+            }
             let reply = self.0.own.handle(request, caller.principal()).await;
             return reply.map(UnsyncBoxBody::new);
         }
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let from = Who { caller, again: parts.extensions.remove::<Again>() };
         let body = match parts.method {
             Method::POST => {
                 let body = tokio::time::timeout(BODY_TIME, bounds::collect(body)).await;
@@ -113,11 +130,14 @@ impl HttpFront {
                         return plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
                     }
                     Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body is late"),
-                    Ok(Err(error)) => return rpc_error(&error.to_string()),
+                    Ok(Err(error)) => return rpc_error(INVALID_REQUEST, &error.to_string()),
                 }
             }
             _ => Bytes::new(),
         };
+        if !is_unambiguous(&body) {
+            return rpc_error(INVALID_REQUEST, "a member of the message is there twice");
+        }
         let strange = async |parts, body: Bytes| {
             let request = Request::from_parts(parts, Full::new(body));
             let reply = self.0.own.handle(request, caller.principal()).await;
@@ -127,29 +147,33 @@ impl HttpFront {
             .headers
             .get(VERSION_HEADER)
             .is_some_and(|version| version.as_bytes() == REVISION.as_bytes());
-        if parts.method == Method::POST && is_modern {
-            return match self.modern(&parts.headers, body.clone(), caller).await {
-                Some(reply) => reply,
-                None => strange(parts, body).await,
-            };
+        if parts.method == Method::POST
+            && is_modern
+            && let Some(reply) = self.modern(&parts.headers, body.clone(), &from).await
+        {
+            return reply;
         }
         let era = match parts.method {
             Method::POST => Envelope::read(&body).era(&parts.headers),
             _ => era::of_headers(&parts.headers),
         };
-        if era != Era::Legacy {
+        // In a session, a revision that is not spoken in sessions is refused there.
+        let is_legacy = era == Era::Legacy
+            || (session.is_some() && !is_modern && !speaks_older(&parts.headers));
+        if !is_legacy {
             return strange(parts, body).await;
         }
-        match self.legacy(&parts.method, &parts.headers, &body, caller).await {
+        match self.legacy(&parts.method, &parts.headers, &body, &from).await {
             Some(reply) => reply,
             None => strange(parts, body).await,
         }
     }
 
     /// A request of the newer era; nothing, if it is not as it has to be.
-    async fn modern(&self, headers: &HeaderMap, body: Bytes, caller: &Caller) -> Option<Answering> {
+    async fn modern(&self, headers: &HeaderMap, body: Bytes, from: &Who<'_>) -> Option<Answering> {
         let (out, mut told) = mpsc::channel(WAITING_MAX);
-        let (gateway, caller) = (self.0.gateway.clone(), caller.clone());
+        let (gateway, caller) = (self.0.gateway.clone(), from.caller.clone());
+        let (sessions, again) = (Arc::clone(&self.0.sessions), from.again.clone());
         let headers = headers.clone();
         let mut work: BoxFuture<'static, Ended> = Box::pin(async move {
             let Some((message, params)) = as_it_has_to_be(&headers, &body) else {
@@ -165,9 +189,17 @@ impl HttpFront {
                 headers: param_headers(&headers),
                 key,
             };
+            let watch = (method == LISTEN).then(|| sessions.watch_alone(&caller, again));
             let delivery = Delivery::default();
             let talk = Talk { caller, era: Era::Modern, out, session: None, delivery };
-            let answer = gateway.ask(&talk, question, CancellationToken::new()).await;
+            let asked = gateway.ask(&talk, question, CancellationToken::new());
+            let answer = match watch {
+                None => asked.await,
+                Some(watch) => tokio::select! {
+                    answer = asked => answer,
+                    () = watch.over() => ended_credential(),
+                },
+            };
             // Of who has left, this is not polled any more.
             talk.delivery.done();
             Ended::Answered(id.as_json().to_owned(), answer)
@@ -187,71 +219,92 @@ impl HttpFront {
         Some(stream_reply(UnsyncBoxBody::new(begun)))
     }
 
-    /// A request of the older era; nothing, if it is not as it has to be.
+    /// A request of the older era; nothing, if it is in no session and does not begin one as it has to.
     async fn legacy(
         &self,
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,
-        caller: &Caller,
+        from: &Who<'_>,
     ) -> Option<Answering> {
-        let sessions = &self.0.sessions;
-        let mut ids = headers.get_all(SESSION_HEADER).iter();
-        let id = match (ids.next(), ids.next()) {
-            (None, _) => return self.begin(method, headers, body, caller).await,
-            (Some(id), None) => id.to_str().unwrap_or_default(),
-            (Some(_), Some(_)) => "",
+        let caller = from.caller;
+        let Some(id) = session_of(headers) else {
+            return self.begin(method, headers, body, caller).await;
         };
+        let sessions = &self.0.sessions;
         let Some(known) = sessions.find(id, caller).await else { return Some(no_session()) };
-        match *method {
+        if !speaks_older(headers) {
+            let message = "the revision of the header is not spoken in sessions";
+            return Some(rpc_error(INVALID_REQUEST, message));
+        }
+        Some(match *method {
             Method::DELETE => {
                 sessions.end(id);
-                Some(accepted())
+                accepted()
             }
             Method::GET => match headers.get("last-event-id") {
                 None => {
-                    let (stream, from) = known.standalone();
-                    Some(self.events(id, caller, stream, from))
+                    let reading = known.standalone();
+                    self.events(id, &known, from, reading)
                 }
                 Some(event) => {
                     let event = event.to_str().unwrap_or_default();
                     match sessions.open_event(&known, id, caller, event).await {
-                        Ok((stream, from)) => Some(self.events(id, caller, stream, from)),
-                        Err(status) => Some(plain(status, event_words(status))),
+                        Ok(reading) => self.events(id, &known, from, reading),
+                        Err(status) => plain(status, event_words(status)),
                     }
                 }
             },
-            _ => {
-                let message = Message::read(body).ok()?;
-                match message {
-                    Message::Notification { method, params } => {
-                        let params = params.map(|params| body.slice_ref(params.get().as_bytes()));
-                        known.session.tell(&method, params).await;
-                        Some(accepted())
-                    }
-                    Message::Result { id, result } => {
-                        let result = body.slice_ref(result.get().as_bytes());
-                        if let Some(id) = id.as_number() {
-                            known.session.answer(id, Ok(result)).await;
-                        }
-                        Some(accepted())
-                    }
-                    Message::Error { id, error } => {
-                        let error = body.slice_ref(error.get().as_bytes());
-                        if let Some(id) = id.and_then(|id| id.as_number()) {
-                            known.session.answer(id, Err(error)).await;
-                        }
-                        Some(accepted())
-                    }
-                    Message::Request { id: question, .. } => {
-                        let (question, key) = (question.into_owned(), key_of(headers).ok()?);
-                        let asked = Asked { id: question, message: body.clone(), key };
-                        Some(self.answered(id, caller, &known, asked).await)
-                    }
-                    _ => None,
+            _ => self.said(id, &known, (headers, body), from).await,
+        })
+    }
+
+    /// A message in a session. What is wrong with it is told here: our own front, which has words for every
+    /// mistake, does not know the session, and would say so.
+    async fn said(
+        &self,
+        session: &str,
+        known: &Known,
+        (headers, body): (&HeaderMap, &Bytes),
+        from: &Who<'_>,
+    ) -> Answering {
+        let message = match Message::read(body) {
+            Ok(message) => message,
+            Err(error) => {
+                let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
+                let code = if is_json { INVALID_REQUEST } else { PARSE_ERROR };
+                return rpc_error(code, &error.to_string());
+            }
+        };
+        match message {
+            Message::Notification { method, params } => {
+                let params = params.map(|params| body.slice_ref(params.get().as_bytes()));
+                known.session.tell(&method, params).await;
+            }
+            Message::Result { id, result } => {
+                let result = body.slice_ref(result.get().as_bytes());
+                if let Some(id) = id.as_number() {
+                    known.session.answer(id, Ok(result)).await;
                 }
             }
+            Message::Error { id, error } => {
+                let error = body.slice_ref(error.get().as_bytes());
+                if let Some(id) = id.and_then(|id| id.as_number()) {
+                    known.session.answer(id, Err(error)).await;
+                }
+            }
+            Message::Request { id, .. } => {
+                let Ok(key) = key_of(headers) else {
+                    let two = words::error(INVALID_PARAMS, "there are two idempotency keys", None);
+                    let two = answer_line(Some(id), &Answer::Error(two));
+                    return whole_bytes(StatusCode::BAD_REQUEST, two);
+                };
+                let asked = Asked { id: id.into_owned(), message: body.clone(), key };
+                return self.answered(session, known, from, asked).await;
+            }
+            _ => return rpc_error(INVALID_REQUEST, "the message is none of the protocol"),
         }
+        accepted()
     }
 
     /// A request without a session, which may begin one.
@@ -300,19 +353,20 @@ impl HttpFront {
     async fn answered(
         &self,
         name: &str,
-        caller: &Caller,
         known: &Known,
+        from: &Who<'_>,
         question: Asked,
     ) -> Answering {
-        let stream = known.begin_stream();
-        tokio::spawn(question.run(Arc::clone(&known.session), Arc::clone(&stream)));
+        let reader = known.begin_stream();
+        let stream = reader.stream();
+        tokio::spawn(question.run(Arc::clone(&known.session), Arc::clone(stream)));
         tokio::select! {
             () = stream.has_begun() => {}
             () = tokio::time::sleep(AT_ONCE) => {}
         }
         match stream.only_answer() {
             Some(only) => whole_bytes(StatusCode::OK, only),
-            None => self.events(name, caller, stream, 0),
+            None => self.events(name, known, from, (reader, 0)),
         }
     }
 
@@ -320,16 +374,25 @@ impl HttpFront {
     fn events(
         &self,
         session: &str,
-        caller: &Caller,
-        stream: Arc<Stream>,
-        from: usize,
+        known: &Known,
+        from: &Who<'_>,
+        (reader, seen): (Reader, usize),
     ) -> Answering {
-        let ids = self.0.sessions.ids().clone();
-        let (session, owner) = (session.to_owned(), caller.principal().clone());
+        let sessions = &self.0.sessions;
+        let watch = sessions.watch(known, session, from.caller, from.again.clone());
+        let ids = sessions.ids().clone();
+        let (session, owner) = (session.to_owned(), from.caller.principal().clone());
         let seal =
             move |stream: u64, seen: usize| ids.seal(&owner, &session, &format!("{stream}.{seen}"));
-        stream_reply(super::sessions::reading(stream, from, KEEP_ALIVE, seal))
+        stream_reply(super::sessions::reading(reader, seen, KEEP_ALIVE, watch, seal))
     }
+}
+
+/// Whom a request is from.
+struct Who<'a> {
+    caller: &'a Caller,
+    /// Asks again whether it would be let in.
+    again: Option<Again>,
 }
 
 /// A question of an older client.
@@ -369,20 +432,40 @@ impl Asked {
     }
 }
 
-/// Whether a request says what it sends and takes, as the protocol has it.
-fn is_negotiated(method: &Method, headers: &HeaderMap) -> bool {
+/// The session that a request names, if it does. One that names two names none that there is.
+fn session_of(headers: &HeaderMap) -> Option<&str> {
+    let mut ids = headers.get_all(SESSION_HEADER).iter();
+    match (ids.next(), ids.next()) {
+        (None, _) => None,
+        (Some(id), None) => Some(id.to_str().unwrap_or_default()),
+        (Some(_), Some(_)) => Some(""),
+    }
+}
+
+/// Whether the revision that a request in a session names, if it names one, has sessions.
+fn speaks_older(headers: &HeaderMap) -> bool {
+    let is_older = |said: &HeaderValue| OLDER.iter().any(|version| said == version);
+    headers.get_all(VERSION_HEADER).iter().all(is_older)
+}
+
+/// Whether a request says what it sends and takes, as the protocol has it; if not, the status of that.
+fn negotiated(method: &Method, headers: &HeaderMap) -> Result<(), StatusCode> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let takes = |kind: &str| text(header::ACCEPT).is_some_and(|accept| accept.contains(kind));
-    match *method {
-        Method::POST => {
-            takes(JSON)
-                && takes(EVENT_STREAM)
-                && text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with(JSON))
-        }
+    let is_taken = match *method {
+        Method::POST => takes(JSON) && takes(EVENT_STREAM),
         Method::GET => takes(EVENT_STREAM),
         Method::DELETE => true,
-        _ => false,
+        _ => return Err(StatusCode::METHOD_NOT_ALLOWED),
+    };
+    if !is_taken {
+        return Err(StatusCode::NOT_ACCEPTABLE);
     }
+    let is_json = || text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with(JSON));
+    if *method == Method::POST && !is_json() {
+        return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+    Ok(())
 }
 
 /// A message of the newer era whose headers say the same as it does, and its parameters.
@@ -496,6 +579,12 @@ impl Body for Begun {
     }
 }
 
+/// How a subscription ends whose caller may not listen any more.
+fn ended_credential() -> Answer {
+    let message = "the credential has ended: come again with another one";
+    words::refused(INVALID_REQUEST, message, Some(json!({"reason": "unauthorized"})))
+}
+
 /// Something that is not for the client, but for those between.
 pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
@@ -571,7 +660,22 @@ fn event_words(status: StatusCode) -> &'static str {
     if status == StatusCode::GONE { "expired event id" } else { "invalid event id" }
 }
 
-fn rpc_error(message: &str) -> Answering {
-    let error = crate::words::error(-32600, message, None);
+/// What a request in a session gets that does not say what it sends and takes.
+fn not_negotiated(status: StatusCode) -> Answering {
+    let mut reply = match status {
+        StatusCode::NOT_ACCEPTABLE => plain(status, "this is answered with JSON or with events"),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => plain(status, "a message is JSON"),
+        _ => plain(status, "this is not asked for so"),
+    };
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        let allowed = HeaderValue::from_static("GET, POST, DELETE");
+        reply.headers_mut().insert(header::ALLOW, allowed);
+    }
+    reply
+}
+
+/// An error of a message whose id is not known.
+fn rpc_error(code: i32, message: &str) -> Answering {
+    let error = words::error(code, message, None);
     whole_bytes(StatusCode::BAD_REQUEST, answer_line(None, &Answer::Error(error)))
 }

@@ -2,4 +2,6 @@
 
 pub mod http;
 mod sessions;
+mod share;
 pub mod stdio;
+mod watch;

@@ -17,8 +17,8 @@ use handback_identity::{Caller, VerifiedPrincipal};
 use handback_mcp::seal::EventIds;
 use handback_store::revocations::Subject;
 use handback_token::{Operation, Outside};
-use handback_tool::Surface;
 use handback_tool::gate::{Back, Gate, OUTLIVED};
+use handback_tool::{Again, Credential, Surface};
 use http_body_util::StreamBody;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::StatusCode;
@@ -28,7 +28,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::http::{COMMENT, event};
+use super::share::{Given, Share};
 use super::stdio::told_line;
+use super::watch::{LOOK_PERIOD, Watch};
 use crate::retry::Delivery;
 use crate::session::Session;
 use crate::talk::ToClient;
@@ -42,14 +44,18 @@ const OF_CALLER_MAX: usize = 100;
 /// How long a session lives that nobody uses.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// How often it is looked for sessions that nobody uses.
+/// How often it is looked for sessions that nobody uses, or that were revoked.
 const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 
 /// Bytes of one stream that a client can come back to.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of one stream that nobody was sent, at most: what is older goes, but never an answer.
+/// Bytes of one stream that nobody was sent, at most: what is older goes, but never an answer. All streams
+/// of one caller have a bound together, under which answers go as well.
 const UNSENT_BYTES_MAX: usize = 8 << 20;
+
+/// Those who read one stream at a time: one gets what comes, and the others wait for it to leave.
+const READERS_MAX: usize = 16;
 
 /// Streams of one session that a client can come back to.
 const KEPT_STREAMS_MAX: usize = 64;
@@ -61,22 +67,32 @@ pub(crate) struct Sessions {
     known: Mutex<HashMap<String, Arc<Known>>>,
     /// Sessions that there are or that are begun, by the binding of their caller.
     places: Arc<Places>,
+    /// When it was looked for those that are over last: every session looks for all of them.
+    swept: Mutex<Instant>,
 }
 
-type Places = Mutex<HashMap<String, usize>>;
+type Places = Mutex<HashMap<String, OfCaller>>;
+
+/// What one caller has.
+#[derive(Default)]
+struct OfCaller {
+    sessions: usize,
+    share: Arc<Share>,
+}
 
 /// The place of a session.
 pub(crate) struct Room {
     places: Arc<Places>,
     owner: String,
+    share: Arc<Share>,
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
         let mut places = lock(&self.places);
         if let Some(of_caller) = places.get_mut(&self.owner) {
-            *of_caller -= 1;
-            if *of_caller == 0 {
+            of_caller.sessions -= 1;
+            if of_caller.sessions == 0 {
                 places.remove(&self.owner);
             }
         }
@@ -86,7 +102,7 @@ impl Drop for Room {
 /// A session.
 pub(crate) struct Known {
     owner: Caller,
-    _room: Room,
+    room: Room,
     born_ms: u64,
     pub(crate) session: Arc<Session>,
     used: Mutex<Instant>,
@@ -98,7 +114,8 @@ pub(crate) struct Known {
 
 impl Sessions {
     pub(crate) fn new(ids: EventIds, gate: Gate) -> Arc<Self> {
-        Arc::new(Self { ids, gate, known: Mutex::default(), places: Arc::default() })
+        let (known, places) = (Mutex::default(), Arc::default());
+        Arc::new(Self { ids, gate, known, places, swept: Mutex::new(Instant::now()) })
     }
 
     pub(crate) const fn ids(&self) -> &EventIds {
@@ -108,28 +125,41 @@ impl Sessions {
     /// A place for one more session of this caller, from before it is begun; nothing, if there is
     /// none. It is free again with the session.
     pub(crate) fn room(&self, caller: &Caller) -> Option<Room> {
-        self.sweep();
+        self.end_all(|_, known| known.is_left());
         let owner = caller.principal().binding();
         let mut places = lock(&self.places);
-        let all: usize = places.values().sum();
-        let of_caller = places.get(&owner).copied().unwrap_or_default();
-        if all >= SESSIONS_MAX || of_caller >= OF_CALLER_MAX {
+        let all: usize = places.values().map(|of_caller| of_caller.sessions).sum();
+        let is_full = |of_caller: &OfCaller| of_caller.sessions >= OF_CALLER_MAX;
+        if all >= SESSIONS_MAX || places.get(&owner).is_some_and(is_full) {
             return None;
         }
-        places.insert(owner.clone(), of_caller + 1);
-        Some(Room { places: Arc::clone(&self.places), owner })
+        let of_caller = places.entry(owner.clone()).or_default();
+        of_caller.sessions += 1;
+        let share = Arc::clone(&of_caller.share);
+        Some(Room { places: Arc::clone(&self.places), owner, share })
     }
 
-    /// Ends what nobody uses.
-    fn sweep(&self) {
+    /// Ends what nobody uses, and what was revoked: nobody can come back to it, and its lines are open.
+    async fn sweep(&self) {
+        {
+            let mut swept = lock(&self.swept);
+            if swept.elapsed() < SWEEP_PERIOD / 2 {
+                return;
+            }
+            *swept = Instant::now();
+        }
+        let revocations = self.gate.revocations().current(self.gate.now_ms()).await;
+        self.end_all(|id, known| known.is_left() || revocations.is_revoked(&known.subject(id)));
+    }
+
+    fn end_all(&self, is_over: impl Fn(&str, &Known) -> bool) {
         let mut gone = Vec::new();
-        lock(&self.known).retain(|_, known| {
-            let is_read = lock(&known.standalone.read).elapsed() < IDLE;
-            let is_used = is_read || known.session.is_busy() || lock(&known.used).elapsed() < IDLE;
-            if !is_used {
+        lock(&self.known).retain(|id, known| {
+            let is_over = is_over(id, known);
+            if is_over {
                 gone.push(Arc::clone(known));
             }
-            is_used
+            !is_over
         });
         // Their lines end here, and not under the lock.
         gone.iter().for_each(|known| known.leave());
@@ -144,10 +174,10 @@ impl Sessions {
         mut told: mpsc::Receiver<ToClient>,
     ) -> String {
         let id = format!("{:032x}", rand::rng().random::<u128>());
-        let standalone = Arc::new(Stream::new(0));
+        let standalone = Stream::begin(0, &room.share);
         let known = Arc::new(Known {
             owner: caller.clone(),
-            _room: room,
+            room,
             born_ms: self.gate.now_ms(),
             session,
             used: Mutex::new(Instant::now()),
@@ -165,9 +195,9 @@ impl Sessions {
                         Some(told) => standalone.push(told_line(&told)),
                         None => return,
                     },
-                    // For as long as there are sessions, those that nobody uses are ended.
+                    // For as long as there are sessions, those that are over are ended.
                     _ = sweep.tick() => match sessions.upgrade() {
-                        Some(sessions) => sessions.sweep(),
+                        Some(sessions) => sessions.sweep().await,
                         None => return,
                     },
                 }
@@ -193,10 +223,28 @@ impl Sessions {
             self.gate.refused(&back, "other_scopes");
             return None;
         }
-        let subject = Subject::of(caller.principal()).session(id).born(known.born_ms);
-        self.gate.check(&back, &subject).await.ok()?;
+        self.gate.check(&back, &known.subject(id)).await.ok()?;
         *lock(&known.used) = Instant::now();
         Some(known)
+    }
+
+    /// Watches over a stream of a session, for who showed its credential just now.
+    pub(super) fn watch(
+        &self,
+        known: &Known,
+        id: &str,
+        caller: &Caller,
+        again: Option<Again>,
+    ) -> Watch {
+        let credential =
+            Credential::new(caller, known.born_ms, again).of_session(id, known.born_ms);
+        Watch::new(self.gate.clone(), credential, "session")
+    }
+
+    /// Watches over what is open in no session.
+    pub(super) fn watch_alone(&self, caller: &Caller, again: Option<Again>) -> Watch {
+        let credential = Credential::new(caller, self.gate.now_ms(), again);
+        Watch::new(self.gate.clone(), credential, "subscription")
     }
 
     /// Ends a session.
@@ -215,7 +263,7 @@ impl Sessions {
         session: &str,
         caller: &Caller,
         event: &str,
-    ) -> Result<(Arc<Stream>, usize), StatusCode> {
+    ) -> Result<(Reader, usize), StatusCode> {
         let back = back_of(caller.principal(), "event", event);
         let opened = self.ids.open(caller.principal(), session, event).map_err(|refused| {
             self.gate.refused(&back, refused.reason().as_str());
@@ -232,7 +280,7 @@ impl Sessions {
         });
         let found = place.and_then(|(number, seen)| {
             let stream = known.stream(number)?;
-            stream.has(seen).then_some((stream, seen))
+            stream.has(seen).then(|| (Reader::of(&stream), seen))
         });
         found.ok_or_else(|| {
             self.gate.refused(&back, OUTLIVED);
@@ -257,6 +305,17 @@ const fn back_of<'a>(
 }
 
 impl Known {
+    /// What is asked about, where it is asked whether the session of this id was revoked.
+    const fn subject<'a>(&'a self, id: &'a str) -> Subject<'a> {
+        Subject::of(self.owner.principal()).session(id).born(self.born_ms)
+    }
+
+    /// Whether nobody has used it for long.
+    fn is_left(&self) -> bool {
+        let is_read = lock(&self.standalone.read).elapsed() < IDLE;
+        !is_read && !self.session.is_busy() && lock(&self.used).elapsed() >= IDLE
+    }
+
     /// The client has left: nobody waits for what is under way, and nobody is told anything.
     fn leave(&self) {
         self.session.cancel_all();
@@ -264,21 +323,23 @@ impl Known {
     }
 
     /// What belongs to no question, from what nobody has got yet.
-    pub(crate) fn standalone(&self) -> (Arc<Stream>, usize) {
+    pub(crate) fn standalone(&self) -> (Reader, usize) {
         let from = lock(&self.standalone.state).taken;
-        (Arc::clone(&self.standalone), from)
+        (Reader::of(&self.standalone), from)
     }
 
-    /// A stream for one more question.
-    pub(crate) fn begin_stream(&self) -> Arc<Stream> {
+    /// A stream for one more question, and who reads it.
+    pub(crate) fn begin_stream(&self) -> Reader {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let stream = Arc::new(Stream::new(number));
+        let stream = Stream::begin(number, &self.room.share);
+        let reader = Reader::of(&stream);
         let mut streams = lock(&self.streams);
-        if streams.len() >= KEPT_STREAMS_MAX {
-            streams.pop_front();
-        }
-        streams.push_back(Arc::clone(&stream));
-        stream
+        streams.push_back(stream);
+        let gone = (streams.len() > KEPT_STREAMS_MAX).then(|| streams.pop_front());
+        // It takes itself off other lists, and not under this lock.
+        drop(streams);
+        drop(gone);
+        reader
     }
 
     fn stream(&self, number: u64) -> Option<Arc<Stream>> {
@@ -293,6 +354,9 @@ impl Known {
 #[derive(Debug)]
 pub(crate) struct Stream {
     number: u64,
+    /// What it is a part of, and under which number there.
+    share: Arc<Share>,
+    number_in_share: u64,
     state: Mutex<State>,
     changed: Notify,
     /// When somebody read it last.
@@ -310,6 +374,12 @@ struct State {
     is_over: bool,
     /// Who hears that the last one was taken.
     delivery: Delivery,
+    /// Those who read it now. What comes is for the last of them.
+    readers: Vec<u64>,
+    /// The number of the next one.
+    next_reader: u64,
+    /// When something was added last, among all that was added to streams of the caller.
+    added: u64,
 }
 
 impl State {
@@ -328,19 +398,54 @@ impl State {
             true => state.bytes > KEPT_BYTES_MAX,
             false => state.bytes > UNSENT_BYTES_MAX && state.events.len() > 1,
         };
-        while is_too_much(self) {
-            let Some(dropped) = self.events.pop_front() else { return };
-            self.bytes -= dropped.len();
-            self.dropped += 1;
-            self.taken = self.taken.max(self.dropped);
+        while is_too_much(self) && self.drop_first() {}
+    }
+
+    /// The first event from this number on that is still there, and its number; whether there will be
+    /// none.
+    fn get(&mut self, number: usize) -> (Option<(usize, Bytes)>, bool) {
+        let number = number.max(self.dropped);
+        let found = self.events.get(number - self.dropped).cloned();
+        if found.is_some() {
+            self.take(number + 1);
         }
+        let is_over = found.is_none() && self.is_over;
+        (found.map(|event| (number, event)), is_over)
+    }
+
+    /// Makes room for other streams.
+    fn give(&mut self, given: Given) {
+        let goes = |state: &Self| match given {
+            Given::Sent => state.dropped < state.taken,
+            Given::Unread => state.readers.is_empty(),
+            Given::Earlier => state.events.len() > 1,
+        };
+        while goes(self) && self.drop_first() {}
+    }
+
+    /// Drops the oldest; says whether there was one. Who comes back to it is told that it is gone.
+    fn drop_first(&mut self) -> bool {
+        let Some(dropped) = self.events.pop_front() else { return false };
+        self.bytes -= dropped.len();
+        self.dropped += 1;
+        self.taken = self.taken.max(self.dropped);
+        true
     }
 }
 
 impl Stream {
-    fn new(number: u64) -> Self {
-        let read = Mutex::new(Instant::now());
-        Self { number, state: Mutex::default(), changed: Notify::new(), read }
+    fn begin(number: u64, share: &Arc<Share>) -> Arc<Self> {
+        let number_in_share = share.number();
+        let stream = Arc::new(Self {
+            number,
+            share: Arc::clone(share),
+            number_in_share,
+            state: Mutex::default(),
+            changed: Notify::new(),
+            read: Mutex::new(Instant::now()),
+        });
+        share.list(number_in_share, &stream);
+        stream
     }
 
     pub(crate) fn push(&self, message: Bytes) {
@@ -359,15 +464,36 @@ impl Stream {
     }
 
     fn add(&self, message: Bytes, last: Option<Delivery>) {
-        let mut state = lock(&self.state);
-        state.bytes += message.len();
-        state.events.push_back(message);
-        if let Some(delivery) = last {
-            (state.is_over, state.delivery) = (true, delivery);
-        }
-        state.trim();
-        drop(state);
+        self.change(|state| {
+            state.bytes += message.len();
+            state.events.push_back(message);
+            state.added = self.share.next_addition();
+            if let Some(delivery) = last {
+                (state.is_over, state.delivery) = (true, delivery);
+            }
+            state.trim();
+        });
         self.changed.notify_waiters();
+        self.share.make_room();
+    }
+
+    /// Changes what is kept, of which the share of the caller is told.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = lock(&self.state);
+        let before = state.bytes;
+        let done = change(&mut state);
+        self.share.changed(before, state.bytes);
+        done
+    }
+
+    /// Makes room for other streams.
+    pub(super) fn give(&self, given: Given) {
+        self.change(|state| state.give(given));
+    }
+
+    /// When something was added last.
+    pub(super) fn last_addition(&self) -> u64 {
+        lock(&self.state).added
     }
 
     /// Resolves when there is something.
@@ -385,11 +511,12 @@ impl Stream {
 
     /// The answer, if there is nothing else.
     pub(crate) fn only_answer(&self) -> Option<Bytes> {
-        let mut state = lock(&self.state);
-        let is_only = state.is_over && state.events.len() == 1 && state.dropped == 0;
-        let answer = is_only.then(|| state.events.front().cloned()).flatten()?;
-        state.take(1);
-        Some(answer)
+        self.change(|state| {
+            let is_only = state.is_over && state.events.len() == 1 && state.dropped == 0;
+            let answer = is_only.then(|| state.events.front().cloned()).flatten()?;
+            state.take(1);
+            Some(answer)
+        })
     }
 
     /// Whether an event is there, or will be.
@@ -397,24 +524,76 @@ impl Stream {
         let state = lock(&self.state);
         number >= state.dropped && number <= state.dropped + state.events.len()
     }
+}
 
-    /// The first event from this number on that is still there, and its number; whether there will be
-    /// none.
-    fn get(&self, number: usize) -> (Option<(usize, Bytes)>, bool) {
-        let mut state = lock(&self.state);
-        let number = number.max(state.dropped);
-        let found = state.events.get(number - state.dropped).cloned();
-        if found.is_some() {
-            state.take(number + 1);
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.share.unlist(self.number_in_share, lock(&self.state).bytes);
+    }
+}
+
+/// Somebody who reads a stream, or will in a moment.
+///
+/// > The server MUST send each of its JSON-RPC messages on only one of the connected streams; that is, it
+/// > MUST NOT broadcast the same message across multiple streams. (2025-11-25, Multiple Connections)
+///
+/// A client may be connected several times. The connection that came last gets what comes: those before may
+/// be dead, and nobody knows. They stay open, because a client that finds one ended comes back and would
+/// end the other; with the last one gone, the one before it goes on with what nobody was sent.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    stream: Arc<Stream>,
+    number: u64,
+    /// Another one gets what comes, or got it since this one was asked.
+    is_aside: bool,
+    /// What another one was sent meanwhile is before this number.
+    from: usize,
+}
+
+impl Reader {
+    fn of(stream: &Arc<Stream>) -> Self {
+        let mut state = lock(&stream.state);
+        let number = state.next_reader;
+        state.next_reader += 1;
+        state.readers.push(number);
+        if state.readers.len() > READERS_MAX {
+            state.readers.remove(0);
         }
-        let is_over = found.is_none() && state.is_over;
-        (found.map(|event| (number, event)), is_over)
+        drop(state);
+        // Those who are not the last any more look at it.
+        stream.changed.notify_waiters();
+        Self { stream: Arc::clone(stream), number, is_aside: false, from: 0 }
     }
 
-    async fn next(&self, number: usize, silence: Duration) -> Option<Option<(usize, Bytes)>> {
-        *lock(&self.read) = Instant::now();
+    /// What is read.
+    pub(crate) const fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// The first event from this number on that is there for this reader, and its number; whether there
+    /// will be none.
+    fn get(&mut self, number: usize) -> (Option<(usize, Bytes)>, bool) {
+        let Self { stream, number: own, is_aside, from } = self;
+        stream.change(|state| {
+            if state.readers.last() == Some(own) {
+                if std::mem::take(is_aside) {
+                    *from = state.taken;
+                }
+                return state.get(number.max(*from));
+            }
+            *is_aside = true;
+            let is_all_taken = state.taken >= state.dropped + state.events.len();
+            let is_left = !state.readers.contains(own);
+            (None, is_left || (state.is_over && is_all_taken))
+        })
+    }
+
+    /// Waits for the next event, or for the end of this silence; nothing, if there will be none.
+    async fn next(&mut self, number: usize, silence: Duration) -> Option<Option<(usize, Bytes)>> {
+        let stream = Arc::clone(&self.stream);
+        *lock(&stream.read) = Instant::now();
         let until = Instant::now() + silence;
-        let mut changed = std::pin::pin!(self.changed.notified());
+        let mut changed = std::pin::pin!(stream.changed.notified());
         loop {
             changed.as_mut().enable();
             match self.get(number) {
@@ -423,10 +602,18 @@ impl Stream {
                 (None, false) => {}
             }
             tokio::select! {
-                () = changed.as_mut() => changed.set(self.changed.notified()),
+                () = changed.as_mut() => changed.set(stream.changed.notified()),
                 () = tokio::time::sleep_until(until) => return Some(None),
             }
         }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        lock(&self.stream.state).readers.retain(|number| *number != self.number);
+        // The one before goes on.
+        self.stream.changed.notify_waiters();
     }
 }
 
@@ -435,14 +622,15 @@ const RETRY_MS: u32 = 3_000;
 
 /// The events of a stream as a body, from one on, with comments where nothing happens. The first one
 /// says where the client is, so that it can come back from the start. `seal` makes the id of how many
-/// events of a stream were seen.
+/// events of a stream were seen. It ends when `watch` finds that it may not go on.
 pub(crate) fn reading(
-    from: Arc<Stream>,
+    reader: Reader,
     seen: usize,
     silence: Duration,
+    watch: Watch,
     seal: impl Fn(u64, usize) -> Option<String> + Send + 'static,
 ) -> UnsyncBoxBody<Bytes, Infallible> {
-    let start = Reading { stream: from, seen, seal, has_begun: false };
+    let start = Reading { reader, seen, watch, seal, has_begun: false };
     let frames = stream::unfold(start, move |mut reading| async move {
         let bytes = reading.next(silence).await?;
         Some((Ok::<_, Infallible>(Frame::data(bytes)), reading))
@@ -452,8 +640,9 @@ pub(crate) fn reading(
 
 /// A client that reads a stream.
 struct Reading<F> {
-    stream: Arc<Stream>,
+    reader: Reader,
     seen: usize,
+    watch: Watch,
     seal: F,
     has_begun: bool,
 }
@@ -461,21 +650,28 @@ struct Reading<F> {
 impl<F: Fn(u64, usize) -> Option<String>> Reading<F> {
     async fn next(&mut self, silence: Duration) -> Option<Bytes> {
         if !std::mem::replace(&mut self.has_begun, true) {
-            let id = (self.seal)(self.stream.number, self.seen);
+            let id = (self.seal)(self.reader.stream.number, self.seen);
             let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
             return Some(format!("{id}retry: {RETRY_MS}\ndata:\n\n").into());
         }
-        match self.stream.next(self.seen, silence).await? {
-            None => Some(COMMENT),
-            Some((number, message)) => {
-                self.seen = number + 1;
-                Some(event((self.seal)(self.stream.number, self.seen).as_deref(), &message))
+        let until = Instant::now() + silence;
+        while self.watch.holds().await {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.reader.next(self.seen, left.min(LOOK_PERIOD)).await? {
+                Some((number, message)) => {
+                    self.seen = number + 1;
+                    let id = (self.seal)(self.reader.stream.number, self.seen);
+                    return Some(event(id.as_deref(), &message));
+                }
+                None if Instant::now() >= until => return Some(COMMENT),
+                None => {}
             }
         }
+        None
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -20,7 +20,7 @@ use crate::retry::Delivery;
 use crate::session::{CANCELLED, Session, request_id};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Raw};
-use crate::words;
+use crate::words::{self, INVALID_REQUEST};
 
 /// Questions of the client that are under way at a time; it is not read any further meanwhile.
 const UNDER_WAY_MAX: usize = 256;
@@ -32,9 +32,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// end: it may ask for them again.
 const RECORDED_TIME: Duration = Duration::from_secs(30);
 
-/// Codes of JSON-RPC.
-const PARSE_ERROR: i32 = -32700;
-const INVALID_REQUEST: i32 = -32600;
+/// The code of JSON-RPC of what is no JSON.
+pub(crate) const PARSE_ERROR: i32 = -32700;
 
 /// Why a client is not served any more.
 #[derive(Debug, thiserror::Error)]
@@ -214,6 +213,9 @@ impl Client {
     }
 
     async fn begin(&self, id: Id<'_>, params: Option<&RawValue>) {
+        if self.session.borrow().is_some() {
+            return self.say(answer_line(Some(id), &words::begun_before())).await;
+        }
         let nothing = RawValue::from_string("{}".to_owned()).ok();
         let Some(params) = params.or(nothing.as_deref()) else { return };
         let (out, mut told) = mpsc::channel(WAITING_MAX);

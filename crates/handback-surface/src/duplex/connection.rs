@@ -285,7 +285,7 @@ impl Connection {
                 }
                 _ = credential.tick() => {
                     let handler = self.opened.name.handler();
-                    self.opened.credential.check(&self.shared, handler).await?;
+                    open::check_credential(&self.opened.credential, &self.shared, handler).await?;
                 }
                 _ = pings.tick() => {
                     if is_reading && self.heard.elapsed() > silence {

@@ -16,5 +16,5 @@ mod runner;
 mod tool;
 mod writer;
 
-pub use open::Again;
+pub use handback_tool::Again;
 pub use routes::{DuplexRoutes, DuplexSettings, HandlerFactory, PATH};

@@ -1,19 +1,16 @@
 //! From what a client says of itself to a duplex that it may drive.
 
-use std::fmt;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use handback_identity::{Caller, VerifiedPrincipal};
-use handback_store::revocations::Subject;
 use handback_stream::duplex::{self, CLIENT, Code, DuplexName, Hello, ServerFrame};
 use handback_stream::{
     Acquire, Command, Create, Life, NameId, Offset, RecordKeys, Refusal, Reply, StreamId,
     StreamKey, StreamName, View,
 };
 use handback_token::{Operation, Reason};
-use handback_tool::Surface;
 use handback_tool::gate::{Back, OUTLIVED};
+use handback_tool::{Again, Credential, Surface};
 
 use super::resume::{EXPIRED_TOKEN, Place, Tokens};
 use super::routes::Shared;
@@ -118,59 +115,23 @@ pub(super) struct Opened {
     pub(super) read_only: Option<String>,
 }
 
-/// On whose strength a duplex is driven.
-#[derive(Clone, Debug)]
-pub(super) struct Credential {
-    principal: VerifiedPrincipal,
-    /// In seconds since 1970.
-    ends: Option<u64>,
-    /// When it was shown, in milliseconds since 1970.
-    shown: u64,
-    again: Option<Again>,
-}
-
-/// Asks again whether the credential of a request is good. A router puts it among the extensions of
-/// the requests whose connections outlast them.
-#[derive(Clone)]
-#[expect(clippy::exhaustive_structs, reason = "it is what it holds")]
-pub struct Again(pub Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>);
-
-impl fmt::Debug for Again {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Again(..)")
+/// Whether the credential of a duplex is good now; if not, why, which is written down.
+pub(super) async fn check_credential(
+    credential: &Credential,
+    shared: &Shared,
+    handler: &str,
+) -> Result<(), Refused> {
+    let gate = shared.settings.gate.as_ref();
+    let ended = match credential.ended(gate, shared.streams.now()).await {
+        None => credential.gone().await,
+        ended => ended,
+    };
+    let Some(reason) = ended else { return Ok(()) };
+    if let Some(gate) = gate {
+        gate.ended(&back(credential.principal(), handler, ""), reason);
     }
-}
-
-impl Credential {
-    /// Whether it is good now; if not, why, which is written down.
-    pub(super) async fn check(&self, shared: &Shared, handler: &str) -> Result<(), Refused> {
-        let reason = match self.ends {
-            Some(ends) if ends.saturating_mul(1000) <= shared.streams.now() => "credential_expired",
-            _ if self.is_revoked(shared).await => Reason::Revoked.as_str(),
-            _ if self.is_gone().await => "credential_gone",
-            _ => return Ok(()),
-        };
-        if let Some(gate) = &shared.settings.gate {
-            gate.ended(&back(&self.principal, handler, ""), reason);
-        }
-        let message = "the credential has ended: come again with another one";
-        Err(Refused::new(Code::Unauthorized, message).because(reason))
-    }
-
-    /// Whether it would not be let in any more.
-    async fn is_gone(&self) -> bool {
-        match &self.again {
-            Some(again) => !(again.0)().await,
-            None => false,
-        }
-    }
-
-    async fn is_revoked(&self, shared: &Shared) -> bool {
-        match &shared.settings.gate {
-            Some(gate) => gate.is_revoked(&Subject::of(&self.principal).born(self.shown)).await,
-            None => false,
-        }
-    }
+    let message = "the credential has ended: come again with another one";
+    Err(Refused::new(Code::Unauthorized, message).because(reason))
 }
 
 /// A resume token that came back.
@@ -210,14 +171,13 @@ async fn opened(shared: &Shared, asked: Asked) -> Result<Opened, Refused> {
         return Err(Refused::invalid("not an idempotency key"));
     };
     let now = shared.streams.now();
-    let credential =
-        Credential { principal: principal.clone(), ends: caller.expires_at(), shown: now, again };
+    let credential = Credential::new(&caller, now, again);
     let mut tokens = Tokens::new(&name, principal);
     let presented = match &hello.resume_token {
         Some(token) => {
             let presented = tokens.open(&shared.sealer, token, now)?;
             if let Some(gate) = &shared.settings.gate {
-                presented.check(gate, &credential.principal).await?;
+                presented.check(gate, credential.principal()).await?;
             }
             Some(presented)
         }

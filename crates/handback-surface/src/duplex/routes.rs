@@ -10,7 +10,7 @@ use handback_stream::duplex::{
     Code, DuplexHandler, Echo, FRAME_BYTES_MAX, Format, Hello, KeyText, is_idempotency_key,
 };
 use handback_token::Sealer;
-use handback_tool::{Gate, Pipeline};
+use handback_tool::{Again, Gate, Pipeline};
 use hyper::header::{
     ALLOW, CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::connection::Connection;
-use super::open::{Again, Asked, Refused};
+use super::open::{Asked, Refused};
 use super::quota::Replays;
 use super::runner::Runners;
 use super::tool;

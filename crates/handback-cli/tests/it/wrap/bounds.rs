@@ -82,6 +82,21 @@ fn a_question_that_nobody_here_knows_is_in_the_audit() {
 }
 
 #[test]
+fn a_client_begins_once() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let hello = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    });
+    let id = client.send("initialize", hello);
+    assert_eq!(answer_to(&client, id)["error"]["code"], -32600);
+    assert_eq!(text(&client.call("look", &json!({"text": "a"}))), "a");
+    assert_eq!(world.effects("hello").len(), 1, "one process, and what it was told first");
+}
+
+#[test]
 fn what_a_server_asks_ends_with_the_call() {
     let world = World::new();
     let mut client = world.client(Era::Older);

@@ -14,6 +14,8 @@ pub(super) struct Served {
     pub(super) server: Server,
     pub(super) alice: String,
     pub(super) bob: String,
+    /// May revoke.
+    pub(super) operator: String,
 }
 
 /// A client of the older era, in a session.
@@ -44,6 +46,7 @@ impl Served {
             sandbox.json(&line)["token"].as_str().unwrap().to_owned()
         };
         let (alice, bob) = (token("alice"), token("bob"));
+        let operator = token("operator --scope handback:revoke");
         let path = |name: &str| sandbox.path(name).to_str().unwrap().to_owned();
         let (upstream, record) = (path("upstream.py"), path("record"));
         let command = format!(
@@ -51,14 +54,14 @@ impl Served {
              \"{record}\", \"{speaks}\"]"
         );
         let config = format!(
-            "demo = false\n[identity]\nmode = \"static\"\n[identity.static]\nfile = \
+            "demo = false\n[identity]\nmode = \"static\"\nserver_id = \"test\"\n[identity.static]\nfile = \
              \"identities\"\n[upstreams.up]\ncommand = {command}\n{more}"
         );
         sandbox.write("handback.toml", &config);
         let config = path("handback.toml");
         let server =
             Server::start_with(sandbox, &sandbox.path("data"), &["--config", config.as_str()]);
-        Self { server, alice, bob, world }
+        Self { server, alice, bob, operator, world }
     }
 
     /// What comes back: the session that it began, and all messages.
@@ -93,11 +96,7 @@ impl Served {
     }
 
     pub(super) fn begin<'a>(&'a self, token: &'a str) -> Session<'a> {
-        let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {"elicitation": {}},
-            "clientInfo": {"name": "test", "version": "1"},
-        }});
+        let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()});
         let (id, messages) = self.post(token, &[], &hello);
         let welcome = messages[0]["result"].clone();
         Session { served: self, token, id: id.unwrap(), welcome }
@@ -150,6 +149,15 @@ impl Session<'_> {
         let params = json!({"name": tool, "arguments": arguments});
         self.ask("tools/call", &params).pop().unwrap()["result"].clone()
     }
+}
+
+/// What a client of the older era says of itself.
+fn hello() -> Value {
+    json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "test", "version": "1"},
+    })
 }
 
 pub(super) const SHARED: &str = "shared = true\n";
@@ -261,6 +269,17 @@ fn nobody_changes_what_is_for_all() {
     let session = unshared.begin(&unshared.alice);
     assert!(session.welcome["capabilities"]["logging"].is_object(), "{}", session.welcome);
     assert_eq!(asked(&session), ["state tasks/get", "state logging/setLevel"]);
+}
+
+#[test]
+fn nobody_begins_anew_for_all() {
+    let served = Served::new(SHARED);
+    let (alice, bob) = (served.begin(&served.alice), served.begin(&served.bob));
+    let again = alice.ask("initialize", &hello()).pop().unwrap();
+    assert_eq!(again["error"]["code"], -32600, "{again}");
+    assert_eq!(served.greeted().len(), 1, "it reached the server");
+    assert_eq!(text(&bob.call("look", &json!({"text": "b"}))), "b");
+    assert_eq!(text(&alice.call("look", &json!({"text": "a"}))), "a");
 }
 
 #[test]
