@@ -62,7 +62,7 @@ pub enum PatchError {
         /// Where.
         offset: usize,
     },
-    /// The result is larger than it may be.
+    /// The result is larger than it may be, or what is written on the way to it.
     #[error("the result would have more than {limit} bytes")]
     TooLarge {
         /// How many it may have.
@@ -152,17 +152,20 @@ impl Patch {
         let place = check(document)?;
         let slice = |range: Range<usize>| document.get(range).unwrap_or_default();
         let (before, after) = (slice(0..place.start), slice(place.end..document.len()));
-        let mut tree = Tree { root: Node::Text(slice(place)), apart: 0 };
+        let too_large = PatchError::TooLarge { limit: bytes_max };
+        let spent = Spent { apart: 0, bytes: 0, bytes_max };
+        let mut tree = Tree { root: Node::Text(slice(place)), spent };
         for (number, operation) in self.0.iter().enumerate() {
             tree.change(operation).map_err(|halt| match halt {
                 Halt::Fault(fault) => PatchError::Operation { number, fault },
                 Halt::TooDeep => PatchError::TooDeep,
                 Halt::TooMany => PatchError::TooMany,
+                Halt::TooLarge => too_large.clone(),
             })?;
         }
         let bytes = before.len() + tree.root.bytes() + after.len();
         if bytes > bytes_max {
-            return Err(PatchError::TooLarge { limit: bytes_max });
+            return Err(too_large);
         }
         let mut out = String::with_capacity(bytes);
         out.push_str(before);
@@ -219,6 +222,7 @@ enum Halt {
     Fault(OperationFault),
     TooDeep,
     TooMany,
+    TooLarge,
 }
 
 impl From<OperationFault> for Halt {
@@ -227,11 +231,41 @@ impl From<OperationFault> for Halt {
     }
 }
 
-/// A document that is being changed. What is in it are slices of the document and of the patch.
+/// A document that is being changed. What is in it are slices of the document and of the patch, but for
+/// the heads of new parts.
 struct Tree<'a> {
     root: Node<'a>,
+    spent: Spent,
+}
+
+/// What a patch has taken of memory so far. Nothing is given back: a patch that makes and removes the
+/// same thing again and again costs time as well.
+struct Spent {
     /// How many elements and members were taken apart, or added to those.
     apart: usize,
+    /// How many bytes were written: heads of parts, and copies of them. All else are slices.
+    bytes: usize,
+    /// How many may be.
+    bytes_max: usize,
+}
+
+impl Spent {
+    /// For something that is taken apart to look at it, and let go: nothing is written.
+    const fn for_a_look() -> Self {
+        Self { apart: 0, bytes: 0, bytes_max: 0 }
+    }
+
+    /// Before so many elements or members are taken apart or added.
+    fn part(&mut self, parts: usize) -> Result<(), Halt> {
+        self.apart = self.apart.saturating_add(parts);
+        if self.apart > MAX_TAKEN_APART { Err(Halt::TooMany) } else { Ok(()) }
+    }
+
+    /// Before so many bytes are written.
+    fn write(&mut self, bytes: usize) -> Result<(), Halt> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.bytes_max { Err(Halt::TooLarge) } else { Ok(()) }
+    }
 }
 
 /// A value.
@@ -271,11 +305,11 @@ impl<'a> Tree<'a> {
             Change::Add(json) => self.add(path, Node::Text(json)),
             Change::Remove => self.remove(path, "path").map(drop),
             Change::Replace(json) => {
-                *self.find(path, "path")? = Node::Text(json);
+                *self.root.find(path, "path", &mut self.spent)? = Node::Text(json);
                 Ok(())
             }
             Change::Move(from) if from == &operation.path => {
-                self.find(from.tokens(), "from").map(drop)
+                self.root.find(from.tokens(), "from", &mut self.spent).map(drop)
             }
             Change::Move(from) if path.starts_with(from.tokens()) => {
                 Err(OperationFault::IntoItself.into())
@@ -285,12 +319,14 @@ impl<'a> Tree<'a> {
                 self.add(path, node)
             }
             Change::Copy(from) => {
-                let node = self.find(from.tokens(), "from")?.clone();
-                count(&mut self.apart, node.parts())?;
+                let node = self.root.find(from.tokens(), "from", &mut self.spent)?;
+                self.spent.part(node.parts())?;
+                self.spent.write(node.written_bytes())?;
+                let node = node.clone();
                 self.add(path, node)
             }
             Change::Test(value) => {
-                let is_it = self.find(path, "path")?.equals(value);
+                let is_it = self.root.find(path, "path", &mut self.spent)?.equals(value);
                 if is_it { Ok(()) } else { Err(OperationFault::TestFailed.into()) }
             }
         }
@@ -305,49 +341,25 @@ impl<'a> Tree<'a> {
             self.root = node;
             return Ok(());
         };
-        count(&mut self.apart, 1)?;
-        let parent = self.container(parents, "path")?;
+        self.spent.part(1)?;
+        let parent = self.root.container(parents, "path", &mut self.spent)?;
         if parent.is_object {
-            parent.put(last, node);
-            return Ok(());
+            return parent.put(last, node, &mut self.spent);
         }
         let end = parent.parts.len();
         let place = if last == "-" { Some(end) } else { number(last) };
         let place = place.filter(|place| *place <= end).ok_or(OperationFault::NoPlace)?;
-        parent.insert(place, "", node);
-        Ok(())
+        parent.insert(place, "", node, &mut self.spent)
     }
 
     fn remove(&mut self, path: &[String], which: &'static str) -> Result<Node<'a>, Halt> {
         let Some((last, parents)) = path.split_last() else {
             return Err(OperationFault::Whole.into());
         };
-        let parent = self.container(parents, which)?;
-        parent.take(last).ok_or_else(|| OperationFault::Nothing(which).into())
+        let parent = self.root.container(parents, which, &mut self.spent)?;
+        let taken = parent.take(last, &mut self.spent)?;
+        taken.ok_or_else(|| OperationFault::Nothing(which).into())
     }
-
-    /// The value at the end of a path.
-    fn find(&mut self, path: &[String], which: &'static str) -> Result<&mut Node<'a>, Halt> {
-        let Some((last, parents)) = path.split_last() else { return Ok(&mut self.root) };
-        let part = self.container(parents, which)?.part(last);
-        Ok(&mut part.ok_or(OperationFault::Nothing(which))?.node)
-    }
-
-    /// The array or object at the end of a path, taken apart, as all before it.
-    fn container(&mut self, path: &[String], which: &'static str) -> Result<&mut Apart<'a>, Halt> {
-        let nothing = || Halt::Fault(OperationFault::Nothing(which));
-        let mut apart = self.root.open(&mut self.apart)?.ok_or_else(nothing)?;
-        for token in path {
-            let part = apart.part(token).ok_or_else(nothing)?;
-            apart = part.node.open(&mut self.apart)?.ok_or_else(nothing)?;
-        }
-        Ok(apart)
-    }
-}
-
-fn count(apart: &mut usize, parts: usize) -> Result<(), Halt> {
-    *apart = apart.saturating_add(parts);
-    if *apart > MAX_TAKEN_APART { Err(Halt::TooMany) } else { Ok(()) }
 }
 
 /// The number of an element.
@@ -356,10 +368,38 @@ fn number(token: &str) -> Option<usize> {
 }
 
 impl<'a> Node<'a> {
+    /// The value at the end of a path.
+    fn find(
+        &mut self,
+        path: &[String],
+        which: &'static str,
+        spent: &mut Spent,
+    ) -> Result<&mut Self, Halt> {
+        let Some((last, parents)) = path.split_last() else { return Ok(self) };
+        let part = self.container(parents, which, spent)?.part(last);
+        Ok(&mut part.ok_or(OperationFault::Nothing(which))?.node)
+    }
+
+    /// The array or object at the end of a path, taken apart, as all before it.
+    fn container(
+        &mut self,
+        path: &[String],
+        which: &'static str,
+        spent: &mut Spent,
+    ) -> Result<&mut Apart<'a>, Halt> {
+        let nothing = || Halt::Fault(OperationFault::Nothing(which));
+        let mut apart = self.open(spent)?.ok_or_else(nothing)?;
+        for token in path {
+            let part = apart.part(token).ok_or_else(nothing)?;
+            apart = part.node.open(spent)?.ok_or_else(nothing)?;
+        }
+        Ok(apart)
+    }
+
     /// Takes it apart; nothing, if it is neither array nor object.
-    fn open(&mut self, apart: &mut usize) -> Result<Option<&mut Apart<'a>>, Halt> {
+    fn open(&mut self, spent: &mut Spent) -> Result<Option<&mut Apart<'a>>, Halt> {
         if let Self::Text(text) = *self {
-            let Some(taken) = Apart::read(text, apart)? else { return Ok(None) };
+            let Some(taken) = Apart::read(text, spent)? else { return Ok(None) };
             *self = Self::Apart(Box::new(taken));
         }
         match self {
@@ -385,6 +425,17 @@ impl<'a> Node<'a> {
         match self {
             Self::Text(_) => 0,
             Self::Apart(apart) => apart.parts.iter().map(|part| 1 + part.node.parts()).sum(),
+        }
+    }
+
+    /// How many bytes of it are no slices: a copy takes as many more.
+    fn written_bytes(&self) -> usize {
+        match self {
+            Self::Text(_) => 0,
+            Self::Apart(apart) => {
+                let part = |part: &Part<'_>| part.written_bytes() + part.node.written_bytes();
+                apart.parts.iter().map(part).sum()
+            }
         }
     }
 
@@ -435,7 +486,7 @@ impl<'a> Node<'a> {
                 found.is_some_and(|found| found.order(&Scalar::from_number(wanted)).is_eq())
             }
             Value::Array(_) | Value::Object(_) => {
-                let apart = Apart::read(text, &mut 0).ok().flatten();
+                let apart = Apart::read(text, &mut Spent::for_a_look()).ok().flatten();
                 apart.is_some_and(|apart| apart.equals(value))
             }
         }
@@ -444,7 +495,7 @@ impl<'a> Node<'a> {
 
 impl<'a> Apart<'a> {
     /// Takes the text of an array or object apart, which was checked before.
-    fn read(text: &'a str, apart: &mut usize) -> Result<Option<Self>, Halt> {
+    fn read(text: &'a str, spent: &mut Spent) -> Result<Option<Self>, Halt> {
         let scan = Scan::whole(text.as_bytes());
         let (is_object, close) = match text.as_bytes().first() {
             Some(b'{') => (true, b'}'),
@@ -458,7 +509,7 @@ impl<'a> Apart<'a> {
             return Ok(Some(Self { is_object, parts, end: slice(at, first) }));
         }
         loop {
-            count(apart, 1)?;
+            spent.part(1)?;
             let start = scan.space(at);
             let member = if is_object { scan.member(start) } else { Ok((start, start)) };
             let Ok((name, value)) = member else { return Ok(None) };
@@ -490,45 +541,53 @@ impl<'a> Apart<'a> {
     }
 
     /// Puts a member into an object.
-    fn put(&mut self, name: &str, node: Node<'a>) {
+    fn put(&mut self, name: &str, node: Node<'a>, spent: &mut Spent) -> Result<(), Halt> {
         if let Some(part) = self.part(name) {
             part.node = node;
-            return;
+            return Ok(());
         }
         let mut written = String::new();
         crate::scalar::write_text(name, &mut written);
-        self.insert(self.parts.len(), &written, node);
+        self.insert(self.parts.len(), &written, node, spent)
     }
 
     /// Inserts a part, spaced as the one beside it.
-    fn insert(&mut self, place: usize, name: &str, node: Node<'a>) {
+    fn insert(
+        &mut self,
+        place: usize,
+        name: &str,
+        node: Node<'a>,
+        spent: &mut Spent,
+    ) -> Result<(), Halt> {
         let beside = self.parts.get(place).or_else(|| self.parts.last());
         let (space, colon) = beside.map_or(("", ":"), |part| (part.space(), part.colon()));
         let colon = if self.is_object { colon } else { "" };
+        spent.write(space.len() + name.len() + colon.len())?;
         let head = format!("{space}{name}{colon}");
         let name = space.len()..space.len() + name.len();
         // Between the elements of `[1, 2]` there is a space that is not before the first.
         if place == 0
             && let [first, second, ..] = self.parts.as_mut_slice()
         {
-            first.set_space(second.space());
+            first.set_space(second.space(), spent)?;
         }
         self.parts.insert(place, Part::new(head.into(), name, node, ""));
+        Ok(())
     }
 
     /// Takes out what a token of a pointer names, with all other members of that name: they would
     /// appear in its place.
-    fn take(&mut self, token: &str) -> Option<Node<'a>> {
-        let place = self.place(token)?;
+    fn take(&mut self, token: &str, spent: &mut Spent) -> Result<Option<Node<'a>>, Halt> {
+        let Some(place) = self.place(token) else { return Ok(None) };
         let first_space = self.parts.first().map(|first| first.space().to_owned());
         let taken = self.parts.remove(place).node;
         if self.is_object {
             self.parts.retain(|part| !pick::is_name(part.name(), token));
         }
         if let (Some(space), Some(first)) = (first_space, self.parts.first_mut()) {
-            first.set_space(&space);
+            first.set_space(&space, spent)?;
         }
-        Some(taken)
+        Ok(Some(taken))
     }
 
     fn equals(&self, value: &Value) -> bool {
@@ -561,15 +620,25 @@ impl<'a> Part<'a> {
         self.head.get(..self.name.start as usize).unwrap_or_default()
     }
 
-    fn set_space(&mut self, space: &str) {
+    fn set_space(&mut self, space: &str, spent: &mut Spent) -> Result<(), Halt> {
         let old = self.name.start as usize;
         if self.space() == space {
-            return;
+            return Ok(());
         }
         let rest = self.head.get(old..).unwrap_or_default();
+        spent.write(space.len() + rest.len())?;
         let name = space.len()..space.len() + self.name.len();
         self.head = Cow::Owned(format!("{space}{rest}"));
         self.name = places(name);
+        Ok(())
+    }
+
+    /// How many bytes of its head are no slice.
+    fn written_bytes(&self) -> usize {
+        match &self.head {
+            Cow::Borrowed(_) => 0,
+            Cow::Owned(head) => head.len(),
+        }
     }
 
     /// The name of a member, in quotes.

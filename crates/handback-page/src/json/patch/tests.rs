@@ -247,6 +247,34 @@ fn what_grows_beyond_its_bounds_is_refused() {
     check(r#"{"a":[],"b":1}"#, &json!([{"op": "remove", "path": "/b"}]), r#"{"a":[]}"#);
 }
 
+/// What is written on the way counts, whatever becomes of it: each of these ends in a small result.
+#[test]
+fn what_is_written_on_the_way_has_the_bound_of_the_result() {
+    let small = json!({"op": "replace", "path": "", "value": 1});
+    let then_small = |mut operations: Vec<Value>| {
+        operations.push(small.clone());
+        Value::Array(operations)
+    };
+    let too_large = Err(PatchError::TooLarge { limit: LARGE });
+    // New elements are spaced as those beside them.
+    let spaces = " ".repeat(10_000);
+    let add = |path: &str| json!({"op": "add", "path": path, "value": 0});
+    let patch = then_small(vec![add("/-"); MAX_OPERATIONS - 1]);
+    assert_eq!(applied(&format!("[{spaces}1]"), &patch), too_large);
+    check("[ 1]", &patch, "1");
+    let members: Vec<_> = (0..MAX_OPERATIONS - 1).map(|n| add(&format!("/{n}"))).collect();
+    let patch = then_small(members);
+    assert_eq!(applied(&format!("{{\"a\"{spaces}:1}}"), &patch), too_large);
+    check("{\"a\" :1}", &patch, "1");
+    // Copies of a name double with every copy of what they are in.
+    let name = "n".repeat(10_000);
+    let copy = |n: u32| json!({"op": "copy", "from": "", "path": format!("/{n}")});
+    let mut operations = vec![add(&format!("/{name}"))];
+    operations.extend((0..10).map(copy));
+    assert_eq!(applied("{}", &then_small(operations.clone())), too_large);
+    check("{}", &then_small(operations[..5].to_vec()), "1");
+}
+
 /// The operations on trees, as the RFC words them.
 fn model(document: &Value, patch: &[Value]) -> Option<Value> {
     let mut document = document.clone();
