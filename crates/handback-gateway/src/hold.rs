@@ -386,7 +386,7 @@ mod tests {
         });
         let meet = || {
             let late = Arc::<Late>::clone(&late);
-            tokio::task::spawn_blocking(move || drop(late.0.wait()))
+            tokio::task::spawn_blocking(move || late.0.wait())
         };
         meet().await.unwrap();
         caller.abort();

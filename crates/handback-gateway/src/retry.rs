@@ -380,7 +380,6 @@ mod tests {
         let gone = delivered.key();
         delivered.answered().delivered();
         // Without its end, as in a crash; what waited to be written was.
-        std::mem::forget(under_way);
         retries.flush().unwrap();
         let retries = world.start();
         assert_eq!(key(&retries, 1, "x").key(), name);
@@ -388,5 +387,6 @@ mod tests {
         retries.flush().unwrap();
         world.later(WINDOW + Duration::from_secs(1));
         assert_ne!(key(&world.start(), 1, "x").key(), name);
+        drop(under_way);
     }
 }

@@ -109,6 +109,7 @@ impl<S: Kv + 'static> Behind<S> {
     }
 
     /// Writes what has no conditions, without waiting for anything. Gives whether there was room.
+    #[must_use]
     pub fn offer(&self, batch: &KvBatch) -> bool {
         let mut waiting = self.shared.lock();
         let has_room = waiting.bytes < WAITING_BYTES_MAX && batch.check_keys().is_ok();

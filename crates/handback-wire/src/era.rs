@@ -20,7 +20,7 @@ const FIRST_MODERN: &str = "2026-07-28";
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "whoever serves treats each of them")]
 pub enum Era {
     /// 2025-11-25 and earlier: sessions.
     Legacy,

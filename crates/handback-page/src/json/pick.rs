@@ -408,7 +408,7 @@ mod tests {
             assert_eq!(Found::Json(text).scalar(), exact);
             for json in [format!("[ {text} ]"), format!("[1,{{\"$integer\":\"{text}\"}}]")] {
                 let asked = [exact.clone(), Scalar::Real(0.5)];
-                assert_eq!(member(Found::Json(&json), &asked), list(&[exact.clone()]));
+                assert_eq!(member(Found::Json(&json), &asked), list(std::slice::from_ref(&exact)));
             }
         }
         let beyond = Found::Json("170141183460469231731687303715884105728").scalar();

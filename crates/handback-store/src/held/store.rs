@@ -398,7 +398,8 @@ impl<S: Kv> HeldStore<S> {
             return Err(HeldError::Description);
         }
         let options = &self.shared.options;
-        let longest = new.life.unwrap_or(options.longest_ms.max(new.least_ms)).min(MAX_LIFE_MS);
+        let longest =
+            new.life.unwrap_or_else(|| options.longest_ms.max(new.least_ms)).min(MAX_LIFE_MS);
         let row = Row {
             state: State::Writing,
             place: Place::Store,

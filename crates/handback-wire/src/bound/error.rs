@@ -37,7 +37,7 @@ pub fn bound_error(error: &[u8], budget: Budget) -> Option<Vec<u8>> {
     let members = raw.and_then(|raw| Object::read(raw).ok()).unwrap_or_default();
     let is_code = |code: &&str| code.len() <= CODE_BYTES_MAX && code.parse::<i64>().is_ok();
     let code = members.get("code").filter(is_code).unwrap_or(INTERNAL_ERROR);
-    let message = members.text("message").unwrap_or(NO_MESSAGE.into());
+    let message = members.text("message").unwrap_or_else(|| NO_MESSAGE.into());
     let message = shortened(&message, room - BESIDE_BYTES - CODE_BYTES_MAX);
     let others = members.names().filter(|name| !matches!(*name, "code" | "message"));
     let mut omitted: usize = others.filter_map(|name| members.get(name)).map(str::len).sum();

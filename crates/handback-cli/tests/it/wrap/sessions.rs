@@ -91,6 +91,9 @@ fn say(
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
 
+/// More headers, a body, and what it is answered with: a status, and the code of an error.
+type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, u16, Value);
+
 #[test]
 fn what_is_wrong_in_a_session_is_not_that_there_is_none() {
     let served = Served::before("older", SHARED);
@@ -100,7 +103,7 @@ fn what_is_wrong_in_a_session_is_not_that_there_is_none() {
         {"name":"look","arguments":{"text":"a","text":"b"}}}"#;
     let batch = format!("[{PING}]");
     let two_keys: &[_] = &[("idempotency-key", "a"), ("x-idempotency-key", "b")];
-    let cases: [(&[(&str, &str)], &str, u16, Value); 12] = [
+    let cases: [Case<'_>; 12] = [
         (&[], &batch, 400, json!(-32600)),
         (&[], r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, 400, json!(-32600)),
         (&[], r#"{"jsonrpc":"2.0","id":1}"#, 400, json!(-32600)),
