@@ -29,6 +29,9 @@ use serde_json::Value;
 /// The largest integer that is written as a JSON number: 2^53−1.
 pub const MAX_SAFE_INTEGER: i128 = 9_007_199_254_740_991;
 
+/// The names of the members that say what a text stands for.
+pub(crate) const TAGS: [&str; 4] = ["$blob", "$integer", "$decimal", "$real"];
+
 /// One comparable value.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "every collection has to map each of them")]
@@ -94,7 +97,8 @@ impl Scalar {
         }
     }
 
-    fn from_tagged(tag: &str, text: &str) -> Option<Self> {
+    /// The scalar that a text stands for under one of [`TAGS`].
+    pub(crate) fn from_tagged(tag: &str, text: &str) -> Option<Self> {
         match tag {
             "$blob" => URL_SAFE_NO_PAD.decode(text).ok().map(Self::Blob),
             "$integer" => text.parse().ok().map(Self::Int),

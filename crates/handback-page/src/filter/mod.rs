@@ -57,10 +57,21 @@ pub enum Test {
 pub enum Member<'a> {
     /// A single value; null if the member is missing.
     Scalar(Cow<'a, Scalar>),
-    /// A list, with its members that are single values.
-    List(Vec<Scalar>),
+    /// A list, with its members that are single values: of a long one, those that the filter asks for.
+    List(Cow<'a, [Scalar]>),
     /// An object.
     Object,
+}
+
+impl Member<'_> {
+    /// The same, for as long as this one is there.
+    pub(crate) fn borrowed(&self) -> Member<'_> {
+        match self {
+            Self::Scalar(value) => Member::Scalar(Cow::Borrowed(value)),
+            Self::List(values) => Member::List(Cow::Borrowed(values)),
+            Self::Object => Member::Object,
+        }
+    }
 }
 
 impl Filter {

@@ -15,6 +15,7 @@
 //! by.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -28,7 +29,7 @@ use super::view::{View, Views};
 use crate::collection::{
     CollectionError, Columns, Fetch, Fetched, Query, Row, Search, Served, Sink, Window,
 };
-use crate::filter::{Filter, Member};
+use crate::filter::{Filter, Member, Test};
 use crate::order::{Direction, Nulls, Order, SortKey};
 use crate::scalar::Scalar;
 use crate::schema::FieldPath;
@@ -672,7 +673,7 @@ fn partition(
 impl MemberKey {
     /// What is wrong with the key of an item.
     fn fault_of(&self, number: u32, value: &Found<'_>) -> Option<String> {
-        let what = match value.member() {
+        let what = match value.member(&[]) {
             Member::Scalar(value) if value.is_null() => "is missing or null",
             Member::Scalar(_) => return None,
             Member::List(_) | Member::Object => "is no single value",
@@ -700,8 +701,19 @@ struct Plan<'q> {
     wanted: Wanted,
     /// Which of them are sorted by.
     sorted: Vec<usize>,
+    /// What is tested of each of them.
+    tested: Vec<Tested<'q>>,
     /// The number of each field, where there are too many to look through.
     numbers: HashMap<&'q FieldPath, usize>,
+}
+
+/// What is tested of a member.
+#[derive(Default)]
+struct Tested<'q> {
+    /// How often.
+    times: usize,
+    /// What it is to contain, if it is a list: sorted, each once.
+    asked: Vec<&'q Scalar>,
 }
 
 impl<'q> Plan<'q> {
@@ -718,11 +730,23 @@ impl<'q> Plan<'q> {
             })
         };
         let sorted = query.order.keys().iter().map(|key| number_of(&key.field)).collect();
-        query.filter.for_each_field(&mut |field, _| {
-            number_of(field);
-        });
+        let mut tests = vec![];
+        query.filter.for_each_field(&mut |field, test| tests.push((number_of(field), test)));
+        let mut tested: Vec<_> = fields.iter().map(|_| Tested::default()).collect();
+        for (number, test) in tests {
+            let Some(tested) = tested.get_mut(number) else { continue };
+            tested.times += 1;
+            tested.asked.extend(match test {
+                Test::Contains(value) => Some(value),
+                _ => None,
+            });
+        }
+        for Tested { asked, .. } in &mut tested {
+            asked.sort_by(|a, b| a.order(b));
+            asked.dedup();
+        }
         let wanted = Wanted::new(fields.iter().map(|field| path_of(field)).collect());
-        Self { query, is_sorted, fields, wanted, sorted, numbers }
+        Self { query, is_sorted, fields, wanted, sorted, tested, numbers }
     }
 
     fn takes_all(&self) -> bool {
@@ -740,12 +764,36 @@ impl<'q> Plan<'q> {
         if !self.fields.is_empty() {
             items.find(number, text, &self.wanted, found)?;
         }
-        let lookup = |field: &FieldPath| -> Member<'static> {
-            let value = self.number_of(field).and_then(|number| found.get(number));
-            value.unwrap_or(&Found::Missing).member()
-        };
-        let Query { filter, search, .. } = self.query;
-        Ok(filter.matches(&lookup) && (search.is_empty() || items.is_hit(text, search)?))
+        Ok(self.passes(found) && self.is_hit(items, text)?)
+    }
+
+    /// Whether an item passes the filter of which this was found.
+    fn passes(&self, found: &[Found<'_>]) -> bool {
+        // A member may be long: what is tested more than once is made a value of once.
+        let is_kept = self.tested.iter().any(|tested| tested.times > 1);
+        let kept = if is_kept { self.fields.len() } else { 0 };
+        let kept: Vec<OnceCell<Member<'static>>> = (0..kept).map(|_| OnceCell::new()).collect();
+        self.query.filter.matches(&|field: &FieldPath| self.member(field, found, &kept))
+    }
+
+    fn member<'k>(
+        &self,
+        field: &FieldPath,
+        found: &[Found<'_>],
+        kept: &'k [OnceCell<Member<'static>>],
+    ) -> Member<'k> {
+        let number = self.number_of(field).unwrap_or(usize::MAX);
+        let asked = self.tested.get(number).map_or([].as_slice(), |tested| &tested.asked);
+        let member = || found.get(number).unwrap_or(&Found::Missing).member(asked);
+        match kept.get(number) {
+            Some(kept) => kept.get_or_init(member).borrowed(),
+            None => member(),
+        }
+    }
+
+    fn is_hit(&self, items: &impl Items, text: &str) -> Result<bool, CollectionError> {
+        let search = &self.query.search;
+        Ok(search.is_empty() || items.is_hit(text, search)?)
     }
 
     fn number_of(&self, field: &FieldPath) -> Option<usize> {

@@ -9,6 +9,7 @@
 //! time than all pages that are ever read of it; parsing from the start for every page costs the
 //! more the deeper the page is.
 
+mod canonical;
 mod collection;
 mod index;
 mod infer;

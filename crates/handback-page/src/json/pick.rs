@@ -3,13 +3,11 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use serde_json::Value;
-use serde_json::value::RawValue;
-
+use super::canonical;
 use super::scan::{Fault, Guide, MAX_DEPTH, Scan, Stop};
 use crate::collection::Search;
 use crate::filter::Member;
-use crate::scalar::Scalar;
+use crate::scalar::{Scalar, TAGS};
 use crate::schema::FieldPath;
 
 /// Arrays and objects are sorted by so many bytes of their canonical text, so that a place in the
@@ -148,12 +146,13 @@ fn set<'t>(found: &mut [Found<'t>], slot: usize, value: Found<'t>) {
 }
 
 impl Found<'_> {
-    /// As a filter sees it.
-    pub(crate) fn member(&self) -> Member<'static> {
+    /// As a filter sees it that asks lists for these values, which are sorted: of a list, others are
+    /// left out.
+    pub(crate) fn member(&self, asked: &[&Scalar]) -> Member<'static> {
         let value = match self {
             Self::Json(json) => match json.as_bytes().first() {
-                Some(b'[') => return Member::List(scalars(json)),
-                Some(b'{') => match Scalar::from_json(&tree(json)) {
+                Some(b'[') => return Member::List(listed(json, asked)),
+                Some(b'{') => match tagged(json) {
                     Some(tagged) => tagged,
                     None => return Member::Object,
                 },
@@ -170,19 +169,12 @@ impl Found<'_> {
             Self::Missing => Scalar::Null,
             Self::Text(text) => Scalar::Text((*text).to_owned()),
             Self::Number(number) => Scalar::Int(i128::from(*number)),
-            Self::Json(json) if json.starts_with(['[', '{']) => {
-                let value = tree(json);
-                match Scalar::from_json(&value) {
-                    // Places have no decimals.
-                    Some(Scalar::Decimal(decimal)) => Scalar::Real(decimal.nearest()),
-                    Some(scalar) => scalar,
-                    None => {
-                        let mut text = handback_token::canonical_json(&value, &[]);
-                        text.truncate(SORTED_TREE_BYTES);
-                        Scalar::Blob(text)
-                    }
-                }
-            }
+            Self::Json(json) if json.starts_with(['[', '{']) => match tagged(json) {
+                // Places have no decimals.
+                Some(Scalar::Decimal(decimal)) => Scalar::Real(decimal.nearest()),
+                Some(scalar) => scalar,
+                None => Scalar::Blob(canonical::start(json, SORTED_TREE_BYTES)),
+            },
             Self::Json(json) => single(json),
         }
     }
@@ -199,19 +191,61 @@ fn single(json: &str) -> Scalar {
     }
 }
 
-fn scalars(json: &str) -> Vec<Scalar> {
-    let elements: Vec<&RawValue> = serde_json::from_str(json).unwrap_or_default();
-    let scalar = |element: &&RawValue| match element.get() {
-        json if json.starts_with('[') => None,
-        json if json.starts_with('{') => Scalar::from_json(&tree(json)),
-        json => Some(single(json)),
-    };
-    elements.iter().filter_map(scalar).collect()
+/// Which of these values, which are sorted, an array has. The array was scanned before, and may have
+/// millions of elements: they are looked at one by one.
+fn listed(json: &str, asked: &[&Scalar]) -> Cow<'static, [Scalar]> {
+    let scan = Scan::whole(json.as_bytes());
+    let mut met = vec![false; asked.len()];
+    let mut left = asked.len();
+    let mut at = scan.space(1);
+    while left > 0
+        && let Ok(end) = scan.value(at, 0, &mut ())
+    {
+        let element = json.get(at..end).unwrap_or_default();
+        let value = match element.as_bytes().first() {
+            Some(b'[') => None,
+            Some(b'{') => tagged(element),
+            _ => Some(single(element)),
+        };
+        let place = value.and_then(|value| asked.binary_search_by(|one| one.order(&value)).ok());
+        if let Some(met) = place.and_then(|place| met.get_mut(place))
+            && !*met
+        {
+            *met = true;
+            left -= 1;
+        }
+        // Behind the element is a comma, or the end, where no value starts.
+        at = scan.space(scan.space(end) + 1);
+    }
+    asked.iter().zip(met).filter(|(_, met)| *met).map(|(value, _)| (*value).clone()).collect()
 }
 
-/// The JSON was scanned: parsing it succeeds.
-fn tree(json: &str) -> Value {
-    serde_json::from_str(json).unwrap_or_default()
+/// The scalar that an object of one member stands for, as [`Scalar::from_json`] has it. Others may be
+/// long: no more is read of them than shows that they are others.
+fn tagged(json: &str) -> Option<Scalar> {
+    let json = json.strip_prefix('{')?;
+    let scan = Scan::whole(json.as_bytes());
+    let mut at = scan.space(0);
+    let (name_end, _) = scan.member(at).ok()?;
+    let tag = unquoted(scan.slice(at, name_end));
+    if !TAGS.contains(&tag.as_ref()) {
+        return None;
+    }
+    loop {
+        let (name_end, value) = scan.member(at).ok()?;
+        if !is_name(scan.slice(at, name_end), &tag) {
+            return None;
+        }
+        let end = scan.value(value, 0, &mut ()).ok()?;
+        at = scan.space(end);
+        if scan.byte(at) == Ok(b',') {
+            at = scan.space(at + 1);
+            continue;
+        }
+        // Of several members of one name the last one counts.
+        let text = json.get(value..end).filter(|text| text.starts_with('"'))?;
+        return Scalar::from_tagged(&tag, &unquoted(text.as_bytes()));
+    }
 }
 
 /// Whether a name in quotes is this one.
@@ -255,9 +289,23 @@ impl Guide for Hunt<'_> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    /// As a filter sees it that asks for all of these.
+    fn member(found: Found<'_>, asked: &[Scalar]) -> Member<'static> {
+        let mut asked: Vec<_> = asked.iter().collect();
+        asked.sort_by(|a, b| a.order(b));
+        found.member(&asked)
+    }
+
+    /// A list that has these values.
+    fn list(values: &[Scalar]) -> Member<'static> {
+        let mut values = values.to_vec();
+        values.sort_by(Scalar::order);
+        Member::List(Cow::Owned(values))
+    }
 
     fn path(dotted: &str) -> FieldPath {
         FieldPath::from_parts(dotted.split('.').map(str::to_owned).collect())
@@ -345,9 +393,9 @@ mod tests {
             let value: Value = serde_json::from_str(json).unwrap();
             let expected = Scalar::from_json(&value).unwrap();
             assert_eq!(Found::Json(json).scalar(), expected, "{json}");
-            assert_eq!(Found::Json(json).member(), Member::Scalar(Cow::Owned(expected)));
+            assert_eq!(member(Found::Json(json), &[]), Member::Scalar(Cow::Owned(expected)));
         }
-        assert_eq!(Found::Missing.member(), Member::Scalar(Cow::Owned(Scalar::Null)));
+        assert_eq!(member(Found::Missing, &[]), Member::Scalar(Cow::Owned(Scalar::Null)));
         assert_eq!(Found::Text("x").scalar(), Scalar::Text("x".into()));
         assert_eq!(Found::Number(3).scalar(), Scalar::Int(3));
     }
@@ -358,8 +406,10 @@ mod tests {
             let exact = Scalar::Int(text.parse().unwrap());
             assert!(matches!(Found::Json(text).scalar(), Scalar::Int(_)));
             assert_eq!(Found::Json(text).scalar(), exact);
-            let list = format!("[ {text} ,{{\"$integer\":\"{text}\"}}]");
-            assert_eq!(Found::Json(&list).member(), Member::List(vec![exact.clone(), exact]));
+            for json in [format!("[ {text} ]"), format!("[1,{{\"$integer\":\"{text}\"}}]")] {
+                let asked = [exact.clone(), Scalar::Real(0.5)];
+                assert_eq!(member(Found::Json(&json), &asked), list(std::slice::from_ref(&exact)));
+            }
         }
         let beyond = Found::Json("170141183460469231731687303715884105728").scalar();
         assert!(matches!(beyond, Scalar::Real(_)));
@@ -369,14 +419,41 @@ mod tests {
     fn arrays_and_objects_are_sorted_by_their_canonical_text() {
         let blob = |text: &str| Scalar::Blob(text.as_bytes().to_vec());
         assert_eq!(Found::Json(r#"{"b":1.0, "a":[ ]}"#).scalar(), blob(r#"{"a":[],"b":1}"#));
-        assert_eq!(Found::Json(r#"{"b":1}"#).member(), Member::Object);
-        let list = Found::Json(r#"[1, "x", [2], {"a":1}, {"$real":"NaN"}, null]"#);
+        assert_eq!(member(Found::Json(r#"{"b":1}"#), &[]), Member::Object);
+        let found = Found::Json(r#"[1, "x", [2], {"a":1}, {"$real":"NaN"}, null, 1.0]"#);
         let members =
             [Scalar::Int(1), Scalar::Text("x".into()), Scalar::Real(f64::NAN), Scalar::Null];
-        assert_eq!(list.member(), Member::List(members.into()));
+        let others = [Scalar::Int(2), Scalar::Text("a".into()), Scalar::Bool(true)];
+        assert_eq!(member(found, &[&members[..], &others].concat()), list(&members));
+        assert_eq!(member(found, &others), list(&[]));
+        assert_eq!(member(Found::Json("[ ]"), &members), list(&[]));
         let long = format!("[\"{}\"]", "x".repeat(1000));
         let Scalar::Blob(text) = Found::Json(&long).scalar() else { panic!("an array") };
         assert_eq!(text.len(), SORTED_TREE_BYTES);
+    }
+
+    #[test]
+    fn objects_are_tagged_as_serde_json_sees_them() {
+        for json in [
+            r#"{"$integer":"12"}"#,
+            r#" {"\u0024integer" : "1\u0032"} "#.trim(),
+            r#"{"$integer":"12","$integer":"13"}"#,
+            r#"{"$integer":12,"\u0024integer":"13"}"#,
+            r#"{"$integer":"13","$integer":12}"#,
+            r#"{"$integer":"12","$real":"NaN"}"#,
+            r#"{"$integer":"12","a":[1,2]}"#,
+            r#"{"a":"12"}"#,
+            r#"{"$integer":"x"}"#,
+            r#"{"$blob":"aGk"}"#,
+            r#"{"$decimal":"0.1000000000000000000001"}"#,
+            r#"{"$real":"-Infinity"}"#,
+            "{ }",
+            "[]",
+            r#"["$integer","12"]"#,
+        ] {
+            let value: Value = serde_json::from_str(json).unwrap();
+            assert_eq!(tagged(json), Scalar::from_json(&value), "{json}");
+        }
     }
 
     #[test]
