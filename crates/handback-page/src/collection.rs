@@ -8,7 +8,7 @@ use std::fmt::{self, Debug};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::excerpt::{Extent, Located};
+use crate::excerpt::{Extent, Located, LongItem};
 use crate::filter::Filter;
 use crate::json::Pointer;
 use crate::order::Order;
@@ -24,7 +24,8 @@ pub trait Collection: Debug + Send + Sync {
     /// [`CollectionError`] if the source cannot be read.
     fn schema(&self) -> Result<Arc<Schema>, CollectionError>;
 
-    /// The rows of a window, with the truth about what is on either side of it.
+    /// The rows of a window, with the truth about what is on either side of it. An item that is too
+    /// long to be read is there as its start: [`ItemText::as_long`].
     ///
     /// # Errors
     ///
@@ -38,12 +39,19 @@ pub trait Collection: Debug + Send + Sync {
     /// [`CollectionError`] if the source cannot be read.
     fn count(&self, query: &Query) -> Result<u64, CollectionError>;
 
-    /// Gives every matching row to `sink`, in order, as of one moment, with all columns.
+    /// Gives every matching row to `sink`, in order, as of one moment, with all columns. Items that are
+    /// too long to be read are as in [`fetch`](Self::fetch).
     ///
     /// # Errors
     ///
     /// [`CollectionError`] of the source, or the first one of `sink`, which ends the scan.
     fn scan(&self, query: &Query, sink: Sink<'_>) -> Result<(), CollectionError>;
+
+    /// Items that are too long to be read, if a query would have to look into them: it does not find
+    /// them by what is in them, and has them as if nothing was in them. Without a query, all of them.
+    fn unread(&self, _query: Option<&Query>) -> Unread {
+        Unread::default()
+    }
 
     /// The value at a JSON pointer, where the source is one JSON value or a text; of a text there is
     /// only the whole, at the empty pointer.
@@ -67,6 +75,24 @@ pub trait Collection: Debug + Send + Sync {
     ///
     /// [`CollectionError`] if the source cannot be read.
     fn about(&self) -> Result<About, CollectionError>;
+}
+
+/// Items that are too long to be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "collections make it")]
+pub struct Unread {
+    /// How many.
+    pub count: u64,
+    /// The first [`NAMED_MAX`](Self::NAMED_MAX) of them: by their numbers in the source, from 0, or by
+    /// their keys, where those are numbers that are not in them.
+    pub first: Vec<u64>,
+    /// Longer items are not read.
+    pub limit_bytes: u64,
+}
+
+impl Unread {
+    /// So many are named.
+    pub const NAMED_MAX: usize = 10;
 }
 
 /// How an item is found.
@@ -211,7 +237,8 @@ pub struct Row {
     pub place: Vec<Scalar>,
 }
 
-/// The JSON text of an item: a text of its own, or a part of the text of a whole page.
+/// The JSON text of an item: a text of its own, or a part of the text of a whole page. Of an item that
+/// is too long to be read, an object with the start of its text: `{"$excerpt":{…}}`.
 #[derive(Clone)]
 pub struct ItemText(Held);
 
@@ -219,6 +246,7 @@ pub struct ItemText(Held);
 enum Held {
     Alone(String),
     Part { page: Arc<str>, range: Range<usize> },
+    Long(Box<(LongItem, String)>),
 }
 
 impl ItemText {
@@ -232,6 +260,15 @@ impl ItemText {
             Self(Held::Part { page: Arc::clone(&page), range })
         })
     }
+
+    /// The start of the item, if it is too long to be read.
+    #[must_use]
+    pub fn as_long(&self) -> Option<&LongItem> {
+        match &self.0 {
+            Held::Long(long) => Some(&long.0),
+            _ => None,
+        }
+    }
 }
 
 impl Deref for ItemText {
@@ -241,6 +278,7 @@ impl Deref for ItemText {
         match &self.0 {
             Held::Alone(text) => text,
             Held::Part { page, range } => page.get(range.clone()).unwrap_or_default(),
+            Held::Long(long) => &long.1,
         }
     }
 }
@@ -248,6 +286,13 @@ impl Deref for ItemText {
 impl From<String> for ItemText {
     fn from(text: String) -> Self {
         Self(Held::Alone(text))
+    }
+}
+
+impl From<LongItem> for ItemText {
+    fn from(item: LongItem) -> Self {
+        let json = item.to_json();
+        Self(Held::Long(Box::new((item, json))))
     }
 }
 

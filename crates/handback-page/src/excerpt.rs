@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use serde_json::json;
+
 use crate::collection::CollectionError;
-use crate::json::ByteSource;
 use crate::json::stored::whole_characters;
 use crate::json::window;
+use crate::json::{ByteSource, Pointer};
 
 /// How much of a value is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,41 @@ pub struct Excerpt {
     /// What was asked for, cut between characters. `None` for a whole value that is too long.
     pub text: Option<String>,
 }
+
+/// An item that is too long to be read: it is shown in part, and not looked into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "collections make it")]
+pub struct LongItem {
+    /// What it is, how many bytes it has, and how its text starts.
+    pub start: Excerpt,
+    /// The key of the item, if that is a number that is not in it.
+    pub id: Option<u64>,
+    /// Where the text goes on behind its start: a pointer that
+    /// [`Collection::value_at`](crate::Collection::value_at) takes, and a byte of the value there.
+    pub read_on: Option<(Pointer, u64)>,
+}
+
+impl LongItem {
+    /// Bytes of the text of an item that are its start: enough to know what it is.
+    pub(crate) const START: Extent = Extent::Piece { from: 0, max_bytes: 4096 };
+
+    /// How its text starts.
+    pub(crate) fn text(&self) -> &str {
+        self.start.text.as_deref().unwrap_or_default()
+    }
+
+    /// What stands in its place where an item is expected, without how to read on.
+    pub(crate) fn to_json(&self) -> String {
+        let Excerpt { kind, size_bytes, .. } = self.start;
+        let text = self.text();
+        json!({EXCERPT: {"kind": kind, "bytes": size_bytes, "text": text, "next": text.len()}})
+            .to_string()
+    }
+}
+
+/// A member that no item of a page is taken for: it stands in the place of a value that is larger
+/// than what is shown at once.
+pub(crate) const EXCERPT: &str = "$excerpt";
 
 impl Excerpt {
     /// Of a JSON value that is in these bytes of a source.

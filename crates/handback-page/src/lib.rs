@@ -20,9 +20,9 @@ pub mod text;
 
 pub use collection::{
     About, Collection, CollectionError, Columns, Fetch, Fetched, ItemText, Places, Query, Row,
-    Search, Served, Sink, Whereabouts, Window,
+    Search, Served, Sink, Unread, Whereabouts, Window,
 };
-pub use excerpt::{Excerpt, Extent, Located};
+pub use excerpt::{Excerpt, Extent, Located, LongItem};
 pub use filter::{Filter, Member};
 pub use json::{ByteSource, InMemory, JsonCollection, JsonOptions};
 pub use order::{Direction, Nulls, Order, SortKey};

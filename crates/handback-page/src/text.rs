@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::collection::{About, Collection, CollectionError, Fetch, Fetched, Query, Search, Sink};
-use crate::excerpt::{Excerpt, Extent, Located};
+use crate::collection::{
+    About, Collection, CollectionError, Fetch, Fetched, Query, Search, Sink, Unread,
+};
+use crate::excerpt::{Excerpt, Extent, Located, LongItem};
 use crate::json::listing::{Items, Key, Listing, Visit};
 use crate::json::pick::{Found, Wanted};
 use crate::json::starts::Starts;
@@ -13,7 +15,7 @@ use crate::json::stored::{Block, Stored, whole_characters};
 use crate::json::window::{MAX_VALUE_BYTES, READ_BYTES, Window};
 use crate::json::{ByteSource, Pointer};
 use crate::scalar;
-use crate::schema::{Column, Kind, Preset, Schema, Shape};
+use crate::schema::{Column, FieldPath, Kind, Preset, Schema, Shape};
 
 /// The lines of a text: `{"line":1,"text":"…"}`, counted from 1.
 ///
@@ -40,8 +42,8 @@ impl TextCollection {
         Self::open_bounded(source, MAX_VALUE_BYTES)
     }
 
-    /// A text of which no line is read that has more bytes than this: to ask for it, or for anything
-    /// that takes a look at all lines, is [`CollectionError::TooLarge`].
+    /// A text of which no line is read that has more bytes than this. It is counted and shown in part;
+    /// what takes a look at the text of all lines leaves it out, and [`Collection::unread`] says so.
     ///
     /// # Errors
     ///
@@ -97,6 +99,10 @@ impl Collection for TextCollection {
 
     fn scan(&self, query: &Query, sink: Sink<'_>) -> Result<(), CollectionError> {
         self.listing.scan(query, sink)
+    }
+
+    fn unread(&self, query: Option<&Query>) -> Unread {
+        self.listing.unread(query, line_number)
     }
 
     fn value_at(&self, pointer: &Pointer, extent: Extent) -> Result<Located, CollectionError> {
@@ -156,6 +162,39 @@ impl Items for Lines {
         self.stored.count()
     }
 
+    fn long(&self) -> &[u32] {
+        self.stored.long()
+    }
+
+    fn longest_bytes(&self) -> usize {
+        self.stored.longest_bytes()
+    }
+
+    /// The line itself, and not the JSON that it is shown as: how long that would be says only the whole
+    /// line.
+    fn long_item(&self, number: u32) -> Result<LongItem, CollectionError> {
+        let start = self.stored.start(number, |block| {
+            let before = (number - block.numbers.start) as usize;
+            Ok(block.text.split_inclusive('\n').take(before).map(str::len).sum())
+        })?;
+        let mut ends = [b'\n', b'\r'].into_iter();
+        let bytes = start..self.stored.next_start(number);
+        let bytes = self.stored.trimmed(bytes, |byte| ends.next() == Some(byte))?;
+        let start = bytes.start;
+        let line = Excerpt::of(self.stored.source(), bytes, "text", LongItem::START)?;
+        let shown = line.text.as_ref().map_or(0, String::len) as u64;
+        let read_on = Some((Pointer::whole(), start + shown));
+        Ok(LongItem { start: line, id: Some(line_number(number)), read_on })
+    }
+
+    fn outside(&self, number: u32, path: &FieldPath) -> Option<Found<'static>> {
+        match path.column() {
+            Some(LINE) => Some(Found::Number(line_number(number))),
+            Some(TEXT) => None,
+            _ => Some(Found::Missing),
+        }
+    }
+
     fn text(&self, number: u32) -> Result<Cow<'_, str>, CollectionError> {
         self.stored.text(number, |block| {
             let wanted = (number - block.numbers.start) as usize;
@@ -166,10 +205,11 @@ impl Items for Lines {
     fn each(&self, visit: Visit<'_>) -> Result<(), CollectionError> {
         self.stored.each(&mut |block| {
             let mut lines = lines(&block);
-            block.numbers.clone().try_for_each(|number| {
+            for number in block.numbers.clone() {
                 let line = lines.next().and_then(|line| block.text.get(line));
-                visit(number, line.ok_or(CollectionError::Changed)?)
-            })
+                visit(number, Some(line.ok_or(CollectionError::Changed)?))?;
+            }
+            block.long.map_or(Ok(()), |number| visit(number, None))
         })
     }
 
@@ -232,7 +272,6 @@ mod tests {
     use crate::json::InMemory;
     use crate::order::{Direction, Nulls, SortKey};
     use crate::scalar::Scalar;
-    use crate::schema::FieldPath;
 
     fn open(text: &[u8], chunk: usize) -> Result<TextCollection, CollectionError> {
         let source = Box::new(InMemory::new(text.to_vec(), 0));
@@ -376,6 +415,55 @@ mod tests {
             let result = fetch(&collection, query, window);
             assert!(matches!(result, Err(CollectionError::BadPlace)), "{place:?}");
         }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_passed_by() {
+        // Short lines share blocks with long ones.
+        let line = |number: usize| match number % 5000 {
+            4999 => "é".repeat(200_000),
+            _ => number.to_string(),
+        };
+        let text: String = (0..30_000).map(|number| format!("{}\r\n", line(number))).collect();
+        let source = InMemory::new(text, 0);
+        let collection = TextCollection::open_bounded(source, 64 << 10).unwrap();
+        let natural = query(&collection, &json!({}), None);
+        assert_eq!(collection.unread(None).first, [5000, 10_000, 15_000, 20_000, 25_000, 30_000]);
+        assert_eq!(collection.unread(Some(&natural)), Unread::default());
+        let mut seen = 0;
+        collection
+            .scan(&natural, &mut |row| {
+                match row.item.as_long() {
+                    Some(long) => {
+                        assert_eq!(long.id, Some(seen as u64 + 1));
+                        assert_eq!(long.start.size_bytes, line(seen).len() as u64);
+                        assert!(line(seen).starts_with(long.text()) && long.text().len() > 4000);
+                    }
+                    None => {
+                        let expected = json!({"line": seen + 1, "text": line(seen)});
+                        assert_eq!(row.item, expected.to_string());
+                    }
+                }
+                seen += 1;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(seen, 30_000);
+        let searched = Query { search: Search::new("29998"), ..natural.clone() };
+        assert_eq!(collection.count(&searched).unwrap(), 1);
+        assert_eq!(collection.unread(Some(&searched)).count, 6);
+        // Where a walk stands on a long line, it goes on.
+        let offset = Place::Offset { offset: 4998, limit: 2 };
+        let page = fetch(&collection, &natural, offset).unwrap();
+        let long = &page.rows[1];
+        assert!(page.rows[0].item.as_long().is_none() && long.item.as_long().is_some());
+        let window = Place::Forward { after: Some(&long.place), limit: 1 };
+        let next = fetch(&collection, &natural, window).unwrap();
+        assert_eq!(next.rows[0].item, r#"{"line":5001,"text":"5000"}"#);
+        let other = TextCollection::open_bounded(InMemory::new("x\n".repeat(9000), 0), 64 << 10);
+        let window = Place::Forward { after: Some(&long.place), limit: 1 };
+        let changed = fetch(&other.unwrap(), &natural, window);
+        assert!(matches!(changed, Err(CollectionError::Changed)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Failure, Inside};
 use super::table::Operation;
-use crate::collection::ItemText;
+use crate::collection::{ItemText, Unread};
 
 /// The answer to a request: a success with data, or a failure.
 #[derive(Clone, Debug)]
@@ -339,6 +339,9 @@ pub struct Warning {
     severity: &'static str,
 }
 
+/// The member of details that says what was not looked at.
+const UNREAD: &str = "unread";
+
 impl Warning {
     /// The code.
     #[must_use]
@@ -392,6 +395,55 @@ impl Warning {
             details: json!({"field": field, "hint": hint}),
             severity: "medium",
         }
+    }
+
+    /// Items that are too long to be read are shown in part.
+    pub(crate) fn long(field: &str, hint: &str) -> Self {
+        let message = "What is longer than is read at once is shown in part";
+        Self { message: message.to_owned(), ..Self::excerpt(field, hint) }
+    }
+
+    /// Items that were not looked into, because they are too long.
+    pub(crate) fn unread(unread: &Unread) -> Self {
+        let Unread { count, first, limit_bytes } = unread;
+        let which: Vec<_> = first.iter().map(u64::to_string).collect();
+        let more = if *count > first.len() as u64 { " and more" } else { "" };
+        Self {
+            code: "VALIDATION_TRUNCATED_WARNING",
+            message: format!(
+                "{count} items of more than {limit_bytes} bytes were not looked into: {}{more}",
+                which.join(", ")
+            ),
+            details: json!({
+                "field": "items",
+                UNREAD: first,
+                "unread_count": count,
+                "limit": limit_bytes,
+                "hint": "List without 'query', 'filter' and 'sort' to see where they are, and read \
+                         them with 'pointer'",
+            }),
+            severity: "medium",
+        }
+    }
+
+    /// The same of operations of a batch, whose results have no warnings.
+    pub(crate) fn unread_in(operations: &[usize]) -> Self {
+        Self {
+            code: "VALIDATION_TRUNCATED_WARNING",
+            message: "Some operations did not look into items that are too long".to_owned(),
+            details: json!({
+                "field": "operations",
+                UNREAD: operations.get(..Unread::NAMED_MAX).unwrap_or(operations),
+                "unread_count": operations.len(),
+                "hint": "Send one of them alone to see which items",
+            }),
+            severity: "medium",
+        }
+    }
+
+    /// Whether it is about items that were not looked into.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.details.get(UNREAD).is_some()
     }
 
     /// A batch of which only the first operations were made.

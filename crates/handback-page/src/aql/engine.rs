@@ -22,9 +22,9 @@ use super::snapshot::Snapshot;
 use super::table::{Operation, Table};
 use super::{derive, introspect, sort, tools};
 use crate::collection::{
-    Collection, CollectionError, Fetch, ItemText, Places, Query, Search, Window,
+    Collection, CollectionError, Fetch, ItemText, Places, Query, Row, Search, Unread, Window,
 };
-use crate::excerpt::Excerpt;
+use crate::excerpt::{Excerpt, Located};
 use crate::filter::{Filter, FilterError};
 use crate::json::InMemory;
 use crate::project::Selection;
@@ -263,17 +263,16 @@ impl Engine {
         check_endpoint(operation, call.endpoint)?;
         match operation {
             Operation::Introspect => introspect::answer(self, call, params)
-                .and_then(|data| data_of(operation, &data, room)),
+                .and_then(|data| data_of(operation, &data, vec![], room)),
             Operation::GetElement if is_by_pointer(params) => {
                 self.get_at(call, params, room).map(Done::Answer)
             }
             Operation::GetElement => self.get(call, params, room).map(Done::Answer),
-            Operation::CountElements => {
-                self.count(call, params).and_then(|data| data_of(operation, &data, room))
-            }
-            Operation::DeriveElement => {
-                derive::answer(call, params, rng).and_then(|data| data_of(operation, &data, room))
-            }
+            Operation::CountElements => self
+                .count(call, params)
+                .and_then(|(data, warnings)| data_of(operation, &data, warnings, room)),
+            Operation::DeriveElement => derive::answer(call, params, rng)
+                .and_then(|data| data_of(operation, &data, vec![], room)),
             Operation::ListCollections
             | Operation::ListElements
             | Operation::SearchElements
@@ -345,7 +344,13 @@ impl Engine {
             answers.push((name, answer));
         }
         let cut = Warning::batch(answers.len(), operations.len());
-        let warnings = (answers.len() < operations.len()).then_some(cut).into_iter().collect();
+        let cut = (answers.len() < operations.len()).then_some(cut);
+        // The room that it needs was counted with the warnings that are not written.
+        let is_unread = |answer: &Answer| answer.warnings.iter().any(Warning::is_unread);
+        let unread = answers.iter().enumerate().filter(|(_, (_, answer))| is_unread(answer));
+        let unread: Vec<_> = unread.map(|(number, _)| number).collect();
+        let unread = (!unread.is_empty()).then(|| Warning::unread_in(&unread));
+        let warnings = cut.into_iter().chain(unread).collect();
         Ok(Answer { operation: None, body: Body::Batch(answers), warnings })
     }
 
@@ -395,8 +400,17 @@ impl Engine {
         };
         let fetched = collection.fetch(&fetch).map_err(failed)?;
         let is_done = selection.is_done(fetched.columns, &schema);
-        let row = fetched.rows.into_iter().next();
-        let row = row.ok_or_else(|| Failure::not_found("element", &id.to_string()))?;
+        let Some(row) = fetched.rows.into_iter().next() else {
+            // It may be one that was not looked at.
+            let Unread { count, limit_bytes, .. } = collection.unread(Some(&query));
+            return Err(match count {
+                0 => Failure::not_found("element", &id.to_string()),
+                _ => failed(item_too_large(limit_bytes)),
+            });
+        };
+        if row.item.as_long().is_some() {
+            return get_long(collection.as_ref(), &row, name, params, room);
+        }
         let item = projected(row.item, &selection, is_done, name)?;
         let mut warnings: Vec<_> = warning.into_iter().collect();
         let cost = room.cost(&item);
@@ -420,13 +434,16 @@ impl Engine {
         Ok(Answer::new(params.operation, Body::Data(data), warnings))
     }
 
-    fn count(&self, call: &Call<'_>, params: &Params) -> Result<Value, Failure> {
+    /// How many items match, and what is to be said of it.
+    fn count(&self, call: &Call<'_>, params: &Params) -> Result<(Value, Vec<Warning>), Failure> {
         let (name, collection) = self.find(call, params)?;
         let failed = |error| Failure::collection(error, name, None);
         let schema = collection.schema().map_err(failed)?;
         let query = query(params, &schema)?;
         let count = collection.count(&query).map_err(failed)?;
-        Ok(json!({"count": count}))
+        let unread = collection.unread(Some(&query));
+        let warning = (unread.count > 0).then(|| Warning::unread(&unread));
+        Ok((json!({"count": count}), warning.into_iter().collect()))
     }
 
     /// The collection that a request names.
@@ -491,14 +508,53 @@ impl Engine {
     }
 }
 
+/// An item that is too long to be read: its start, or, where a pointer leads to it, a piece.
+fn get_long(
+    collection: &dyn Collection,
+    row: &Row,
+    name: &str,
+    params: &Params,
+    room: Room,
+) -> Result<Answer, Failure> {
+    let failed = |error| Failure::collection(error, name, None);
+    let too_large = || failed(item_too_large(collection.unread(None).limit_bytes));
+    let pointer = collection.whereabouts(&row.place).pointer;
+    let answer = |data, warnings| Answer::new(params.operation, Body::Data(data), warnings);
+    if let Some(extent) = at::extent(params, room) {
+        // Which bytes of it are chosen is not known.
+        let is_whole = params.given(&["fields", "preset"]).is_empty();
+        let pointer = pointer.filter(|_| is_whole).ok_or_else(too_large)?;
+        let Located::Found(found) = collection.value_at(&pointer, extent).map_err(failed)? else {
+            return Err(too_large());
+        };
+        let text = found.text.as_deref().unwrap_or_default();
+        let data = piece::piece(&found, text, room).ok_or_else(too_large)?;
+        return Ok(answer(data, vec![]));
+    }
+    let item = row.item.as_long().ok_or_else(too_large)?;
+    let rest = Rest::of_long(name, item, pointer.map(|pointer| pointer.to_string()));
+    let data = piece::long_excerpt(item, &rest, room).ok_or_else(too_large)?;
+    Ok(answer(data, vec![Warning::long("data", "Read on as 'read_on' says")]))
+}
+
 /// An answer of data that fits.
-fn data_of(operation: Operation, data: &Value, room: Room) -> Result<Done, Failure> {
+fn data_of(
+    operation: Operation,
+    data: &Value,
+    warnings: Vec<Warning>,
+    room: Room,
+) -> Result<Done, Failure> {
     let data = data.to_string();
     let cost = room.cost(&data);
     if cost > room.without(DATA_ENVELOPE_BYTES).bytes {
         return Err(too_large(cost, room));
     }
-    Ok(Done::Answer(Answer::new(operation, Body::Data(data), vec![])))
+    Ok(Done::Answer(Answer::new(operation, Body::Data(data), warnings)))
+}
+
+/// That an item is too long to be read.
+const fn item_too_large(limit: u64) -> CollectionError {
+    CollectionError::TooLarge { what: "an item", unit: "bytes", limit }
 }
 
 /// That data of so many bytes does not fit into the answer.

@@ -18,8 +18,8 @@ use super::snapshot::{self, Snapshot};
 use super::sort;
 use super::table::Operation;
 use crate::collection::{
-    Collection, CollectionError, Fetch, Fetched, ItemText, Places, Query, Search, Served,
-    Whereabouts, Window,
+    Collection, CollectionError, Fetch, Fetched, ItemText, Places, Query, Row, Search, Served,
+    Unread, Whereabouts, Window,
 };
 use crate::filter::Filter;
 use crate::json::{InMemory, JsonCollection, JsonOptions};
@@ -56,6 +56,8 @@ struct Source<'a> {
     selection: Selection,
     deprecation: Option<Warning>,
     snapshot: Option<ShelfId>,
+    /// What the query does not look into.
+    unread: Unread,
     place: Option<Vec<Scalar>>,
     cursors: Cursors<'a>,
 }
@@ -107,6 +109,9 @@ impl Paged<'_> {
         if let Served::ByScan { hint } = &fetched.served {
             warnings.push(Warning::slow(hint));
         }
+        if source.unread.count > 0 {
+            warnings.push(Warning::unread(&source.unread));
+        }
         let room = self.items_room(&warnings);
         let mut window = self.cut(fetched, &source, &request, room)?;
         if cursor_style(&request.ask) && window.ends_without_place() {
@@ -130,6 +135,8 @@ impl Paged<'_> {
         if window.excerpts > 0 {
             let hint = "Read on as 'read_on' of an item says, or ask for fewer 'fields'";
             warnings.push(Warning::excerpt("items", hint));
+        } else if window.long > 0 {
+            warnings.push(Warning::long("items", "Read on as 'read_on' of an item says"));
         }
         let page = self.assemble(window, &request, &source, rng)?;
         let answer = Answer::new(self.params.operation, Body::Page(page), warnings);
@@ -202,8 +209,17 @@ impl Paged<'_> {
                 _ => return Err(malformed(param_name)),
             },
         };
-        let snapshot = None;
-        Ok(Source { collection, schema, query, selection, deprecation, snapshot, place, cursors })
+        Ok(Source {
+            unread: collection.unread(Some(&query)),
+            collection,
+            schema,
+            query,
+            selection,
+            deprecation,
+            snapshot: None,
+            place,
+            cursors,
+        })
     }
 
     fn in_snapshot<'s>(
@@ -225,9 +241,17 @@ impl Paged<'_> {
             search: Search::default(),
             order: snapshot.items.schema().map_err(failed)?.total_order(vec![]),
         };
-        let collection: Arc<dyn Collection> = Arc::clone(&snapshot.items) as _;
-        let snapshot = Some(id);
-        Ok(Source { collection, schema, query, selection, deprecation, snapshot, place, cursors })
+        Ok(Source {
+            collection: Arc::clone(&snapshot.items) as _,
+            schema,
+            query,
+            selection,
+            deprecation,
+            snapshot: Some(id),
+            unread: snapshot.unread.clone(),
+            place,
+            cursors,
+        })
     }
 
     /// Copies what matches to the shelf.
@@ -316,17 +340,22 @@ impl Paged<'_> {
             rows.reverse();
         }
         let mut shown = Vec::with_capacity(rows.len());
-        let (mut left, mut excerpts) = (room, 0);
+        let (mut left, mut excerpts, mut long) = (room, 0, 0);
         for row in rows {
-            let whole = projected(row.item, selection, is_done, name)?;
-            let mut cost = room.cost(&whole) + around;
-            let is_over = room.is_clients && cost > most;
-            let part = is_over.then(|| {
-                let rest = self.rest(source, &row.place);
-                piece::item_excerpt(&whole, &rest, left.without(around))
-            });
-            let part = part.flatten();
-            cost = part.as_ref().map_or(cost, |part| room.cost(part) + around);
+            let is_long = row.item.as_long().is_some();
+            let (whole, part) = if is_long {
+                let part = self.long_excerpt(source, &row, left.without(around));
+                (row.item, part)
+            } else {
+                let whole = projected(row.item, selection, is_done, name)?;
+                let is_over = room.is_clients && room.cost(&whole) + around > most;
+                let part = is_over.then(|| {
+                    let rest = self.rest(source, &row.place);
+                    piece::item_excerpt(&whole, &rest, left.without(around))
+                });
+                (whole, part.flatten())
+            };
+            let cost = room.cost(part.as_deref().unwrap_or(&whole)) + around;
             if cost > left.bytes {
                 if shown.is_empty() {
                     let actual = cost.saturating_add(ENVELOPE_BYTES);
@@ -336,20 +365,30 @@ impl Paged<'_> {
                 break;
             }
             left = left.without(cost);
-            excerpts += usize::from(part.is_some());
+            excerpts += usize::from(part.is_some() && !is_long);
+            long += usize::from(is_long);
             shown.push((part.map_or(whole, ItemText::from), row.place));
         }
         if backward {
             shown.reverse();
         }
-        Ok(Shown { rows: shown, more_before, more_after, total, excerpts })
+        Ok(Shown { rows: shown, more_before, more_after, total, excerpts, long })
+    }
+
+    /// What is shown of an item that is too long to be read, if that fits.
+    fn long_excerpt(&self, source: &Source<'_>, row: &Row, room: Room) -> Option<String> {
+        let name = self.params.text("element_type")?;
+        let pointer = source.collection.whereabouts(&row.place).pointer;
+        let item = row.item.as_long()?;
+        let rest = Rest::of_long(name, item, pointer.map(|pointer| pointer.to_string()));
+        piece::long_excerpt(item, &rest, room)
     }
 
     /// How the rest of an item is read that is shown in part.
     fn rest(&self, source: &Source<'_>, place: &[Scalar]) -> Rest {
         let is_elsewhere = source.snapshot.is_some() || !self.params.operation.takes_collection();
         let Some(name) = self.params.text("element_type").filter(|_| !is_elsewhere) else {
-            return Rest { pointer: None, request: None };
+            return Rest::nowhere(None);
         };
         let Whereabouts { number, pointer } = source.collection.whereabouts(place);
         let pointer = pointer.map(|pointer| pointer.to_string());
@@ -361,7 +400,7 @@ impl Paged<'_> {
                 keys.iter().map(value).collect::<Option<Map<_, _>>>().map(Value::Object)
             }
         };
-        let Some(id) = id else { return Rest { pointer, request: None } };
+        let Some(id) = id else { return Rest::nowhere(pointer) };
         let mut params = Map::from_iter([("id".to_owned(), id)]);
         params.extend(self.params.copied(&["fields", "preset"]));
         if params.len() == 1 && source.selection != Selection::Everything {
@@ -462,8 +501,10 @@ struct Shown {
     more_before: bool,
     more_after: bool,
     total: Option<u64>,
-    /// How many of them are shown in part.
+    /// How many of them are shown in part, because the client takes no more.
     excerpts: usize,
+    /// How many of them are shown in part, because they are too long to be read.
+    long: usize,
 }
 
 impl Shown {

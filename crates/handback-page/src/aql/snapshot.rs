@@ -3,8 +3,10 @@
 //! | bytes | meaning |
 //! |---|---|
 //! | 4 | how long what follows is, big endian |
-//! | so many | what names and presets of `fields` mean, as JSON: the columns of the collection |
+//! | so many | what names and presets of `fields` mean, as JSON: the columns of the collection; and what was not copied |
 //! | the rest | the items: a JSON array |
+//!
+//! Items that are too long to be read are not copied.
 //!
 //! The copy needs nothing of the collection any more: a walk goes on when its table is dropped.
 
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use handback_token::UnixTime;
 use serde_json::{Value, json};
 
-use crate::collection::{Collection, CollectionError, Query};
+use crate::collection::{Collection, CollectionError, Query, Unread};
 use crate::json::{ByteSource, JsonCollection, JsonOptions};
 use crate::schema::{Column, FieldPath, Kind, Preset, Schema, Shape};
 use crate::shelf::{Shelf, ShelfId};
@@ -27,6 +29,8 @@ pub(crate) struct Snapshot {
     pub(crate) items: Arc<JsonCollection>,
     /// What names and presets mean.
     pub(crate) schema: Arc<Schema>,
+    /// What was not copied.
+    pub(crate) unread: Unread,
 }
 
 /// Where a snapshot goes.
@@ -47,7 +51,7 @@ pub(crate) fn take(
 ) -> Result<(), CollectionError> {
     let limit = room.limit_bytes;
     let too_large = || CollectionError::TooLarge { what: "snapshot", unit: "bytes", limit };
-    let head = head(schema);
+    let head = head(schema, &collection.unread(None));
     let length = u32::try_from(head.len()).map_err(|_| too_large())?;
     let mut writer = room.shelf.put(room.id, room.now, room.until)?;
     writer.write(&length.to_be_bytes())?;
@@ -55,6 +59,9 @@ pub(crate) fn take(
     let mut written = head.len() as u64;
     let mut separator = b"[";
     collection.scan(query, &mut |row| {
+        if row.item.as_long().is_some() {
+            return Ok(());
+        }
         written += row.item.len() as u64 + 1;
         if written > limit {
             return Err(too_large());
@@ -81,10 +88,10 @@ impl Snapshot {
             return Err(unreadable());
         }
         let head = bytes.read(start..end)?.into_owned();
-        let schema = serde_json::from_slice(&head).ok().as_ref().and_then(schema);
-        let schema = Arc::new(schema.ok_or_else(unreadable)?);
+        let head: Value = serde_json::from_slice(&head).map_err(|_| unreadable())?;
+        let schema = Arc::new(schema(&head).ok_or_else(unreadable)?);
         let items = JsonCollection::open(Rest { bytes, start: end }, JsonOptions::new())?;
-        Ok(Self { items: Arc::new(items), schema })
+        Ok(Self { items: Arc::new(items), schema, unread: unread(&head) })
     }
 }
 
@@ -94,13 +101,31 @@ fn unreadable() -> CollectionError {
     CollectionError::Damaged("a snapshot is not what was put on the shelf".to_owned())
 }
 
-fn head(schema: &Schema) -> String {
+fn head(schema: &Schema, unread: &Unread) -> String {
     let columns = schema.columns().iter().map(|column| {
         let path = schema.member_path(&column.name);
         json!([column.name, column.preset as u8, path.parts()])
     });
     let is_open = schema.shape() == Shape::Open;
-    json!({"open": is_open, "columns": columns.collect::<Vec<_>>()}).to_string()
+    let Unread { count, first, limit_bytes } = unread;
+    json!({
+        "open": is_open,
+        "columns": columns.collect::<Vec<_>>(),
+        "unread": {"count": count, "first": first, "limit_bytes": limit_bytes},
+    })
+    .to_string()
+}
+
+/// What was not copied: nothing, if the snapshot is of an earlier version.
+fn unread(head: &Value) -> Unread {
+    let member = |name: &str| head.get("unread").and_then(|unread| unread.get(name));
+    let number = |name: &str| member(name).and_then(Value::as_u64).unwrap_or_default();
+    let first = member("first").and_then(Value::as_array).into_iter().flatten();
+    Unread {
+        count: number("count"),
+        first: first.filter_map(Value::as_u64).collect(),
+        limit_bytes: number("limit_bytes"),
+    }
 }
 
 /// What is needed of a schema to select members: it knows neither types nor the key.

@@ -14,11 +14,11 @@ use super::pointer::{self, Pointer};
 use super::scan::{Scan, Stop};
 use super::source::ByteSource;
 use super::stored::{Block, Stored};
-use super::window::{MAX_VALUE_BYTES, READ_BYTES};
+use super::window::{FIRST_READ_BYTES, MAX_VALUE_BYTES, READ_BYTES, Window};
 use crate::collection::{
-    About, Collection, CollectionError, Fetch, Fetched, Query, Search, Sink, Whereabouts,
+    About, Collection, CollectionError, Fetch, Fetched, Query, Search, Sink, Unread, Whereabouts,
 };
-use crate::excerpt::{Excerpt, Extent, Located};
+use crate::excerpt::{self, Excerpt, Extent, Located, LongItem};
 use crate::scalar::Scalar;
 use crate::schema::{FieldPath, Schema};
 
@@ -101,8 +101,9 @@ impl JsonOptions {
         self
     }
 
-    /// No item is read that has more bytes than this: to ask for it, or for anything that takes a look
-    /// at all items, is [`CollectionError::TooLarge`].
+    /// No item is read that has more bytes than this. It is counted and shown in part, and what is in it
+    /// can be read by its pointer; what takes a look at all items leaves it out, and
+    /// [`Collection::unread`] says so.
     pub const fn with_longest_item(mut self, bytes: usize) -> Self {
         self.longest_item_bytes = bytes;
         self
@@ -133,7 +134,9 @@ impl JsonCollection {
         let JsonOptions { pointer, key, is_whole_open, longest_item_bytes } = options;
         let (edition, size) = (source.edition(), source.size_bytes());
         let Index { target, starts } = Index::build(&*source, &pointer, chunk)?;
-        let items = JsonItems { stored: Stored::new(source, starts, longest_item_bytes), target };
+        let own = if is_whole_open { pointer.clone() } else { Pointer::whole() };
+        let stored = Stored::new(source, starts, longest_item_bytes);
+        let items = JsonItems { stored, target, own };
         let name = key.as_ref().map(FieldPath::to_string);
         let schema = infer::schema(&items, key.as_ref())?.with_part(pointer.to_string());
         let schema = Arc::new(schema);
@@ -197,6 +200,10 @@ impl Collection for JsonCollection {
         self.listing.scan(query, sink)
     }
 
+    fn unread(&self, query: Option<&Query>) -> Unread {
+        self.listing.unread(query, u64::from)
+    }
+
     fn value_at(&self, pointer: &Pointer, extent: Extent) -> Result<Located, CollectionError> {
         let Some(bytes) = self.locate(pointer)? else { return Ok(Located::Nothing) };
         Excerpt::of_json(self.listing.items().stored.source(), bytes, extent).map(Located::Found)
@@ -210,10 +217,10 @@ impl Collection for JsonCollection {
             Some(Scalar::Int(number)) => u64::try_from(*number).ok(),
             _ => None,
         };
-        let own = if self.is_whole_open { self.pointer.clone() } else { Pointer::whole() };
-        let pointer = match self.listing.items().target {
-            Target::Elements => number.map(|number| own.element(number)),
-            Target::Itself => Some(own),
+        let JsonItems { target, own, .. } = self.listing.items();
+        let pointer = match target {
+            Target::Elements => number.map(|number| own.clone().element(number)),
+            Target::Itself => Some(own.clone()),
             // It is by its name.
             Target::Members => None,
         };
@@ -241,6 +248,8 @@ impl Collection for JsonCollection {
 pub(super) struct JsonItems {
     stored: Stored,
     target: Target,
+    /// Where what has the items is, as [`Collection::value_at`] takes it.
+    own: Pointer,
 }
 
 impl JsonItems {
@@ -272,6 +281,37 @@ impl JsonItems {
         self.stored.start(number, |block| self.start_in(&block, number).map_err(changed))
     }
 
+    /// The start of a member that is in these bytes. What can be read on is its value.
+    fn long_member(&self, bytes: Range<u64>) -> Result<LongItem, CollectionError> {
+        let source = self.stored.source();
+        let chunks = FIRST_READ_BYTES..=READ_BYTES;
+        let mut window = Window::over(source, bytes.clone(), chunks)?;
+        let (name_end, value) = window.step(|scan, at| {
+            let (name_end, value) = scan.member(at)?;
+            // Until it is there, there may be more space.
+            scan.byte(value)?;
+            Ok(((name_end, value), at))
+        })?;
+        let name = window.bytes().get(..name_end).unwrap_or_default();
+        let name = str::from_utf8(name).map_err(|_| CollectionError::Changed)?;
+        let value = bytes.start + value as u64..bytes.end;
+        let mut text = format!(r#"{{"key":{name},"value":"#);
+        let size_bytes = text.len() as u64 + (value.end - value.start) + 1;
+        let mut read_on = None;
+        if text.len() <= FIRST_READ_BYTES {
+            let shown = Excerpt::of_json(source, value, LongItem::START)?.text.unwrap_or_default();
+            let name = pick::unquoted(name.as_bytes()).into_owned();
+            let tokens = self.own.tokens().iter().cloned().chain([name]);
+            read_on = Some((Pointer::from_tokens(tokens), shown.len() as u64));
+            text.push_str(&shown);
+        } else {
+            text.truncate(text.floor_char_boundary(FIRST_READ_BYTES));
+        }
+        let kind = excerpt::kind(Some(b'{'));
+        let start = Excerpt { kind, size_bytes, from: 0, text: Some(text) };
+        Ok(LongItem { start, id: None, read_on })
+    }
+
     /// The text of an item: as it is in the source, but for members of an object.
     fn item<'t>(&self, text: Cow<'t, str>) -> Result<Cow<'t, str>, Stop> {
         if self.target != Target::Members {
@@ -289,6 +329,35 @@ impl Items for JsonItems {
         self.stored.count()
     }
 
+    fn long(&self) -> &[u32] {
+        self.stored.long()
+    }
+
+    fn longest_bytes(&self) -> usize {
+        self.stored.longest_bytes()
+    }
+
+    fn long_item(&self, number: u32) -> Result<LongItem, CollectionError> {
+        let mut has_comma = false;
+        let bytes = self.start(number)?..self.stored.next_start(number);
+        let bytes = self.stored.trimmed(bytes, |byte| match byte {
+            b',' => !std::mem::replace(&mut has_comma, true),
+            byte => SPACE.contains(&char::from(byte)),
+        })?;
+        let pointer = match self.target {
+            Target::Elements => self.own.clone().element(number.into()),
+            Target::Itself => self.own.clone(),
+            Target::Members => return self.long_member(bytes),
+        };
+        let start = Excerpt::of_json(self.stored.source(), bytes, LongItem::START)?;
+        let shown = start.text.as_ref().map_or(0, String::len) as u64;
+        Ok(LongItem { start, id: None, read_on: Some((pointer, shown)) })
+    }
+
+    fn outside(&self, _number: u32, _path: &FieldPath) -> Option<Found<'static>> {
+        None
+    }
+
     fn text(&self, number: u32) -> Result<Cow<'_, str>, CollectionError> {
         let text = self.stored.text(number, |block| self.range(&block, number).map_err(changed))?;
         self.item(text).map_err(changed)
@@ -300,16 +369,16 @@ impl Items for JsonItems {
             let mut at = 0;
             for number in block.numbers.clone() {
                 let is_last = number + 1 == block.numbers.end;
-                let end = if is_last {
+                let end = if is_last && block.long.is_none() {
                     without_comma(block.text).len()
                 } else {
                     self.end(&scan, at).map_err(changed)?
                 };
                 let text = block.text.get(at..end).ok_or(CollectionError::Changed)?;
-                visit(number, &self.item(Cow::Borrowed(text)).map_err(changed)?)?;
+                visit(number, Some(&self.item(Cow::Borrowed(text)).map_err(changed)?))?;
                 at = scan.space(scan.space(end) + 1);
             }
-            Ok(())
+            block.long.map_or(Ok(()), |number| visit(number, None))
         })
     }
 
@@ -335,10 +404,11 @@ impl Items for JsonItems {
 
 /// An item without what separates it from the next one. No item ends in a comma or white space.
 fn without_comma(text: &str) -> &str {
-    const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
     let text = text.trim_end_matches(SPACE);
     text.strip_suffix(',').unwrap_or(text).trim_end_matches(SPACE)
 }
+
+const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
 
 /// The document was checked when it was indexed: what is not JSON now was written since.
 fn changed(_: Stop) -> CollectionError {

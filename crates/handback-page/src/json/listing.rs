@@ -10,6 +10,10 @@
 //! | with a key | one value per sort key, the key among them: found by binary search |
 //! | without | the edition of the source and the number of the item |
 //!
+//! An item that is too long to be read is in its place among the others, and is shown in part. What is
+//! in it is not known: no search finds it, nor a filter of its members, and it is sorted as if it had
+//! none. Where items are in the order of a member it is left out. [`Listing::unread`] tells of it.
+//!
 //! Sort values are no part of a place without a key, although a place usually has them: within one
 //! edition the number says it all, and a cursor stays short however long the text is that is sorted
 //! by.
@@ -27,8 +31,9 @@ use super::sort_key;
 use super::sorter::{Side, Sorter};
 use super::view::{View, Views};
 use crate::collection::{
-    CollectionError, Columns, Fetch, Fetched, Query, Row, Search, Served, Sink, Window,
+    CollectionError, Columns, Fetch, Fetched, Query, Row, Search, Served, Sink, Unread, Window,
 };
+use crate::excerpt::LongItem;
 use crate::filter::{Filter, Member, Test};
 use crate::order::{Direction, Nulls, Order, SortKey};
 use crate::scalar::Scalar;
@@ -39,10 +44,22 @@ pub(crate) trait Items: Debug + Send + Sync {
     /// How many there are.
     fn count(&self) -> u32;
 
+    /// The numbers of the items that are too long to be read, ascending.
+    fn long(&self) -> &[u32];
+
+    /// How many bytes an item may have to be read.
+    fn longest_bytes(&self) -> usize;
+
+    /// The start of an item that is too long to be read.
+    fn long_item(&self, number: u32) -> Result<LongItem, CollectionError>;
+
+    /// What is at a path of an item, if that is known without reading the item.
+    fn outside(&self, number: u32, path: &FieldPath) -> Option<Found<'static>>;
+
     /// The text of an item, as the other functions take it.
     fn text(&self, number: u32) -> Result<Cow<'_, str>, CollectionError>;
 
-    /// Gives every item to `visit`, in order: its number and text.
+    /// Gives every item to `visit`, in order: its number, and its text, unless it is too long.
     fn each(&self, visit: Visit<'_>) -> Result<(), CollectionError>;
 
     /// Fills `found` with what is at each path of an item.
@@ -62,7 +79,7 @@ pub(crate) trait Items: Debug + Send + Sync {
 }
 
 /// What takes the items of [`Items::each`].
-pub(crate) type Visit<'a> = &'a mut dyn FnMut(u32, &str) -> Result<(), CollectionError>;
+pub(crate) type Visit<'a> = &'a mut dyn FnMut(u32, Option<&str>) -> Result<(), CollectionError>;
 
 /// What tells items apart.
 #[derive(Debug)]
@@ -229,7 +246,8 @@ impl<I: Items> Listing<I> {
     pub(crate) fn count(&self, query: &Query) -> Result<u64, CollectionError> {
         let plan = self.plan(query);
         if plan.takes_all() {
-            return Ok(u64::from(self.items.count()));
+            let left_out = if self.is_keyed() { self.items.long().len() } else { 0 };
+            return Ok(u64::from(self.items.count()).saturating_sub(left_out as u64));
         }
         if let Some(count) = self.views.count(&query.filter, &query.search) {
             return Ok(count as u64);
@@ -242,11 +260,13 @@ impl<I: Items> Listing<I> {
         let plan = self.plan(query);
         if !plan.is_sorted {
             return self.items.each(&mut |number, text| {
-                let mut found = vec![];
-                if plan.matches(&self.items, number, text, &mut found)? {
-                    sink(self.row_of(&plan, number, Cow::Borrowed(text))?)?;
+                if !self.is_one(&plan, number, text, &mut vec![])? {
+                    return Ok(());
                 }
-                Ok(())
+                sink(match text {
+                    Some(text) => self.row_of(&plan, number, Cow::Borrowed(text))?,
+                    None => self.long_row(&plan, number)?,
+                })
             });
         }
         let mut at = At::After(None);
@@ -258,6 +278,47 @@ impl<I: Items> Listing<I> {
                 return Ok(());
             }
             at = At::After(Some(self.end_of(&plan, &view, Side::Last)?));
+        }
+    }
+
+    /// As [`Collection::unread`](crate::Collection::unread), with what an item is called by its number.
+    pub(crate) fn unread(&self, query: Option<&Query>, name: impl Fn(u32) -> u64) -> Unread {
+        let long = self.items.long();
+        let looks = |query: &Query| self.plan(query).looks_into(&self.items);
+        if long.is_empty() || !query.is_none_or(looks) {
+            return Unread::default();
+        }
+        Unread {
+            count: long.len() as u64,
+            first: long.iter().take(Unread::NAMED_MAX).map(|number| name(*number)).collect(),
+            limit_bytes: self.items.longest_bytes() as u64,
+        }
+    }
+
+    const fn is_keyed(&self) -> bool {
+        matches!(self.key, Key::Member(_))
+    }
+
+    fn is_long(&self, number: u32) -> bool {
+        self.items.long().binary_search(&number).is_ok()
+    }
+
+    /// Whether an item is one of the query; with what was found of it. It has no text if it is too long.
+    fn is_one<'t>(
+        &self,
+        plan: &Plan<'_>,
+        number: u32,
+        text: Option<&'t str>,
+        found: &mut Vec<Found<'t>>,
+    ) -> Result<bool, CollectionError> {
+        match text {
+            Some(text) => plan.matches(&self.items, number, text, found),
+            // What says where it is among the others is in it.
+            None if self.is_keyed() => Ok(false),
+            None => {
+                *found = plan.outside(&self.items, number);
+                Ok(plan.matches_outside(&self.items, found))
+            }
         }
     }
 
@@ -390,7 +451,7 @@ impl<I: Items> Listing<I> {
         let mut sort_key = vec![];
         self.items.each(&mut |number, text| {
             let mut found = vec![];
-            if !plan.matches(&self.items, number, text, &mut found)? {
+            if !self.is_one(plan, number, text, &mut found)? {
                 return Ok(());
             }
             total += 1;
@@ -501,25 +562,40 @@ impl<I: Items> Listing<I> {
         let line = line.ok_or(CollectionError::BadPlace)?;
         let number =
             u32::try_from(line.saturating_sub(1)).map_err(|_| CollectionError::BadPlace)?;
-        if number >= self.items.count() || check_of(&self.items.text(number)?) != check {
+        if number >= self.items.count() || self.check(number)? != check {
             return Err(CollectionError::Changed);
         }
         Ok(number)
     }
 
+    /// The check of a line.
+    fn check(&self, number: u32) -> Result<i128, CollectionError> {
+        Ok(match self.is_long(number) {
+            true => check_of_long(&self.items.long_item(number)?),
+            false => check_of(self.items.text(number)?.bytes()),
+        })
+    }
+
     /// The bytes that an item is sorted by.
     fn key_of(&self, plan: &Plan<'_>, number: u32) -> Result<Vec<u8>, CollectionError> {
+        let mut key = vec![];
+        if self.is_long(number) {
+            plan.write_key(&plan.outside(&self.items, number), &mut key);
+            return Ok(key);
+        }
         let text = self.items.text(number)?;
         let mut found = vec![];
         self.items.find(number, &text, &plan.wanted, &mut found)?;
-        let mut key = vec![];
         plan.write_key(&found, &mut key);
         Ok(key)
     }
 
     fn row(&self, plan: &Plan<'_>, view: &View, place: usize) -> Result<Row, CollectionError> {
         let number = view.number(place).ok_or(CollectionError::BadPlace)?;
-        self.row_of(plan, number, self.items.text(number)?)
+        match self.is_long(number) {
+            true => self.long_row(plan, number),
+            false => self.row_of(plan, number, self.items.text(number)?),
+        }
     }
 
     fn row_of(
@@ -528,30 +604,51 @@ impl<I: Items> Listing<I> {
         number: u32,
         text: Cow<'_, str>,
     ) -> Result<Row, CollectionError> {
-        let place = match &self.key {
+        let mut found = vec![];
+        if !matches!(self.key, Key::Number { .. }) {
+            self.items.find(number, &text, &plan.wanted, &mut found)?;
+        }
+        let place = self.place(plan, number, &found, || check_of(text.bytes()));
+        Ok(Row { item: self.items.json(number, text)?.into(), place })
+    }
+
+    /// The row of an item that is too long to be read.
+    fn long_row(&self, plan: &Plan<'_>, number: u32) -> Result<Row, CollectionError> {
+        let item = self.items.long_item(number)?;
+        let found = plan.outside(&self.items, number);
+        let place = self.place(plan, number, &found, || check_of_long(&item));
+        Ok(Row { item: item.into(), place })
+    }
+
+    /// The place of an item of which this was found.
+    fn place(
+        &self,
+        plan: &Plan<'_>,
+        number: u32,
+        found: &[Found<'_>],
+        check: impl FnOnce() -> i128,
+    ) -> Vec<Scalar> {
+        match &self.key {
             Key::Number { edition } => {
                 vec![Scalar::Int(i128::from(*edition)), Scalar::Int(i128::from(number))]
             }
-            Key::Line { .. } | Key::Member(_) => {
-                let mut found = vec![];
-                self.items.find(number, &text, &plan.wanted, &mut found)?;
-                let mut place: Vec<Scalar> = plan.sort_values(&found).collect();
-                if matches!(self.key, Key::Line { .. }) {
-                    place.push(Scalar::Int(check_of(&text)));
-                }
-                place
-            }
-        };
-        Ok(Row { item: self.items.json(number, text)?.into(), place })
+            Key::Line { .. } => plan.sort_values(found).chain([Scalar::Int(check())]).collect(),
+            Key::Member(_) => plan.sort_values(found).collect(),
+        }
     }
 }
 
 /// What tells a line from another one in its place: FNV-1a. Nobody gains by two lines being alike.
-fn check_of(text: &str) -> i128 {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+fn check_of(bytes: impl Iterator<Item = u8>) -> i128 {
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     i128::from(hash)
+}
+
+/// The same for a line that is too long to be read: of its length and its start.
+fn check_of_long(line: &LongItem) -> i128 {
+    check_of(line.start.size_bytes.to_be_bytes().into_iter().chain(line.text().bytes()))
 }
 
 /// What a view has to have.
@@ -789,6 +886,27 @@ impl<'q> Plan<'q> {
             Some(kept) => kept.get_or_init(member).borrowed(),
             None => member(),
         }
+    }
+
+    /// What is known of an item without reading it.
+    fn outside(&self, items: &impl Items, number: u32) -> Vec<Found<'static>> {
+        let found = |path| items.outside(number, path).unwrap_or(Found::Missing);
+        self.wanted.paths().iter().map(found).collect()
+    }
+
+    /// Whether an item is one of the query of which no more was found. What is not known of it is not
+    /// taken for missing: it would pass a test that says `not`.
+    fn matches_outside(&self, items: &impl Items, found: &[Found<'_>]) -> bool {
+        let mut tested = self.wanted.paths().iter().zip(&self.tested);
+        let is_known =
+            tested.all(|(path, tested)| tested.times == 0 || items.outside(0, path).is_some());
+        self.query.search.is_empty() && is_known && self.passes(found)
+    }
+
+    /// Whether it needs anything of what is in an item.
+    fn looks_into(&self, items: &impl Items) -> bool {
+        let is_inside = |path| items.outside(0, path).is_none();
+        !self.query.search.is_empty() || self.wanted.paths().iter().any(is_inside)
     }
 
     fn is_hit(&self, items: &impl Items, text: &str) -> Result<bool, CollectionError> {

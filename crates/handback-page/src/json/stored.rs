@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::source::ByteSource;
 use super::starts::Starts;
-use super::window::{self, READ_BYTES};
+use super::window::{self, FIRST_READ_BYTES, READ_BYTES};
 use crate::collection::CollectionError;
 
 /// A source, and where its items start.
@@ -15,6 +15,8 @@ pub(crate) struct Stored {
     starts: Starts,
     /// Longer items are not read.
     longest_bytes: usize,
+    /// The numbers of those items, ascending.
+    long: Vec<u32>,
 }
 
 /// Some items that follow each other.
@@ -24,11 +26,18 @@ pub(crate) struct Block<'a> {
     /// From the start of the first one to the start of what follows the last one; where the last one
     /// is not asked for, maybe only as far as into that one.
     pub(crate) text: &'a str,
+    /// The item that follows them, if it is too long to be read.
+    pub(crate) long: Option<u32>,
 }
 
 impl Stored {
     pub(crate) fn new(source: Box<dyn ByteSource>, starts: Starts, longest_bytes: usize) -> Self {
-        Self { source, starts, longest_bytes }
+        let mut stored = Self { source, starts, longest_bytes, long: vec![] };
+        // Of a block, only the last item may be long.
+        let last = |block| stored.starts.numbers(block).end.saturating_sub(1);
+        let long = (0..stored.starts.blocks()).filter(|block| stored.is_long(*block)).map(last);
+        stored.long = long.collect();
+        stored
     }
 
     /// How many items there are.
@@ -42,7 +51,17 @@ impl Stored {
 
     /// How many bytes of memory the starts take.
     pub(crate) fn index_bytes(&self) -> u64 {
-        self.starts.size_bytes()
+        self.starts.size_bytes() + size_of_val(self.long.as_slice()) as u64
+    }
+
+    /// How many bytes an item may have to be read.
+    pub(crate) const fn longest_bytes(&self) -> usize {
+        self.longest_bytes
+    }
+
+    /// The numbers of the items that are too long to be read, ascending.
+    pub(crate) fn long(&self) -> &[u32] {
+        &self.long
     }
 
     /// Where the last item and what is behind it end.
@@ -62,7 +81,32 @@ impl Stored {
             return Ok(start);
         }
         let text = self.read(self.starts.head(block), Cut::Anywhere)?;
-        Ok(start + find(Block { numbers, text: &text })? as u64)
+        Ok(start + find(Block { numbers, text: &text, long: None })? as u64)
+    }
+
+    /// Where what follows an item starts, if the item is the last one of its block.
+    pub(crate) fn next_start(&self, number: u32) -> u64 {
+        self.starts.bytes(self.starts.block_of(number)).end
+    }
+
+    /// Bytes of the source without those at their end that are to be left out: these may be many, and
+    /// the others are not read.
+    pub(crate) fn trimmed(
+        &self,
+        bytes: Range<u64>,
+        mut is_left_out: impl FnMut(u8) -> bool,
+    ) -> Result<Range<u64>, CollectionError> {
+        let Range { start, mut end } = bytes;
+        while start < end {
+            let from = start.max(end.saturating_sub(FIRST_READ_BYTES as u64));
+            let read = window::read(&*self.source, from..end)?;
+            let left_out = read.iter().rev().take_while(|byte| is_left_out(**byte)).count();
+            end -= left_out as u64;
+            if left_out < read.len() {
+                break;
+            }
+        }
+        Ok(start..end)
     }
 
     /// The part of the block of an item that `find` chooses.
@@ -78,7 +122,7 @@ impl Stored {
             true => self.read(self.starts.bytes(block), Cut::BetweenItems)?,
             false => self.read(self.starts.head(block), Cut::Anywhere)?,
         };
-        let range = find(Block { numbers, text: &text })?;
+        let range = find(Block { numbers, text: &text, long: None })?;
         let part = match text {
             Cow::Borrowed(text) => text.get(range).map(Cow::Borrowed),
             Cow::Owned(text) if range == (0..text.len()) => Some(Cow::Owned(text)),
@@ -93,6 +137,14 @@ impl Stored {
         visit: &mut dyn FnMut(Block<'_>) -> Result<(), CollectionError>,
     ) -> Result<(), CollectionError> {
         for run in self.starts.runs() {
+            if self.is_long(run.start) {
+                // It is alone in its run, and its other items are in its head.
+                let numbers = self.starts.numbers(run.start);
+                let last = numbers.end.saturating_sub(1);
+                let text = self.read(self.starts.head(run.start), Cut::Anywhere)?;
+                visit(Block { numbers: numbers.start..last, text: &text, long: Some(last) })?;
+                continue;
+            }
             let start = self.starts.bytes(run.start).start;
             let end = self.starts.bytes(run.end.saturating_sub(1)).end;
             let text = self.read(start..end, Cut::BetweenItems)?;
@@ -101,17 +153,26 @@ impl Stored {
                 let local = |offset: u64| usize::try_from(offset - start).unwrap_or(usize::MAX);
                 let text = text.get(local(bytes.start)..local(bytes.end));
                 let text = text.ok_or(CollectionError::Changed)?;
-                visit(Block { numbers: self.starts.numbers(block), text })?;
+                visit(Block { numbers: self.starts.numbers(block), text, long: None })?;
             }
         }
         Ok(())
     }
 
-    /// It was UTF-8 when the starts were found.
-    fn read(&self, range: Range<u64>, cut: Cut) -> Result<Cow<'_, str>, CollectionError> {
+    /// Whether the last item of a block is too long to be read.
+    fn is_long(&self, block: usize) -> bool {
+        self.is_too_much(&self.starts.bytes(block))
+    }
+
+    fn is_too_much(&self, range: &Range<u64>) -> bool {
         // A short item may be in front of it.
         let limit = self.longest_bytes.saturating_add(READ_BYTES) as u64;
-        if range.end.saturating_sub(range.start) > limit {
+        range.end.saturating_sub(range.start) > limit
+    }
+
+    /// It was UTF-8 when the starts were found.
+    fn read(&self, range: Range<u64>, cut: Cut) -> Result<Cow<'_, str>, CollectionError> {
+        if self.is_too_much(&range) {
             return Err(CollectionError::TooLarge {
                 what: "an item",
                 unit: "bytes",

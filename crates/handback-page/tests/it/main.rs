@@ -8,6 +8,7 @@ mod cursors;
 mod harness;
 mod introspection;
 mod limits;
+mod long_items;
 mod long_members;
 mod operations;
 mod seed;

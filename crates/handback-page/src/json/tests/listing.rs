@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Copied;
 use crate::collection::{
-    Collection, CollectionError, Fetch, Fetched, Places, Query, Search, Served, Window,
+    Collection, CollectionError, Fetch, Fetched, Places, Query, Search, Served, Unread, Window,
 };
 use crate::excerpt::{Excerpt, Extent, Located};
 use crate::filter::{Filter, Test};
@@ -510,7 +510,7 @@ fn two_stretches_of_a_query_are_kept() {
 #[test]
 fn an_item_that_is_too_long_is_counted_and_not_read() {
     let long = format!("[\"{}\"]", "x".repeat(3 << 20));
-    let text = format!(r#"[{{"a":1}},{long},{{"a":2,"b":"y"}}]"#);
+    let text = format!("[{{\"a\":1}},{long} ,\n {{\"a\":2,\"b\":\"y\"}}]");
     let options = JsonOptions::new().with_longest_item(1 << 20);
     let collection = JsonCollection::open(Copied::new(text), options).unwrap();
     let query = everything(&collection);
@@ -518,11 +518,18 @@ fn an_item_that_is_too_long_is_counted_and_not_read() {
     let one = |offset| fetch(&collection, &query, Window::Offset { offset, limit: 1 });
     assert_eq!(one(0).unwrap().rows[0].item, r#"{"a":1}"#);
     assert_eq!(one(2).unwrap().rows[0].item, r#"{"a":2,"b":"y"}"#);
+    let page = one(1).unwrap();
+    let shown = page.rows[0].item.as_long().unwrap();
+    assert_eq!((shown.start.kind, shown.start.size_bytes), ("array", long.len() as u64));
+    assert!(long.starts_with(shown.text()) && shown.text().len() == 4096);
+    let item: serde_json::Value = serde_json::from_str(&page.rows[0].item).unwrap();
+    assert_eq!(item["$excerpt"]["text"], shown.text());
     let searched = Query { search: Search::new("y"), ..query.clone() };
-    for refused in [one(1).map(|_| 0), collection.count(&searched)] {
-        let refused = refused.unwrap_err().to_string();
-        assert_eq!(refused, "an item has more than 1048576 bytes");
-    }
+    assert_eq!(collection.count(&searched).unwrap(), 1);
+    let unread = Unread { count: 1, first: vec![1], limit_bytes: 1 << 20 };
+    assert_eq!(collection.unread(Some(&searched)), unread);
+    assert_eq!(collection.unread(Some(&sorted(&collection, "a"))), unread);
+    assert_eq!(collection.unread(Some(&query)), Unread::default());
     let names: Vec<_> =
         collection.schema().unwrap().columns().iter().map(|c| c.name.clone()).collect();
     assert_eq!(names, ["a", "b"]);
@@ -599,4 +606,22 @@ fn many_short_items_beside_long_ones_are_found_by_their_pointers() {
             other => assert_eq!((other, number % 5000 != 4999), (Located::Nothing, true)),
         }
     }
+    // All of them are met, the long ones in part.
+    let query = everything(&collection);
+    let mut seen = 0;
+    collection
+        .scan(&query, &mut |row| {
+            match row.item.as_long() {
+                Some(long) => assert_eq!(long.start.size_bytes, item(seen).len() as u64),
+                None => assert!(row.item == item(seen), "{seen}"),
+            }
+            assert_eq!(row.item.as_long().is_some(), seen % 5000 == 4999);
+            seen += 1;
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(seen, 60_000);
+    let page = fetch(&collection, &query, Window::Offset { offset: 4998, limit: 3 }).unwrap();
+    let long: Vec<_> = page.rows.iter().map(|row| row.item.as_long().is_some()).collect();
+    assert_eq!(long, [false, true, false]);
 }
