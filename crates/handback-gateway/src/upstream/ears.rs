@@ -242,17 +242,15 @@ impl Ears {
             }
             // Of a question that is over, whoever asked knows neither the number nor wants to hear it,
             // unless it made a task.
-            let params = match method.as_str() {
-                PROGRESS => {
-                    match number.and_then(|number| self.of_task(number, params.as_ref()?)) {
-                        Some(params) => Some(params),
-                        None => {
-                            self.faults.note(Fault::Dropped);
-                            return None;
-                        }
-                    }
+            let params = if method == PROGRESS {
+                let of_task = number.and_then(|number| self.of_task(number, params.as_ref()?));
+                if of_task.is_none() {
+                    self.faults.note(Fault::Dropped);
+                    return None;
                 }
-                _ => params,
+                of_task
+            } else {
+                params
             };
             // It goes the way of what it takes back, and not past it.
             let of_call = match self.pending.calls() {

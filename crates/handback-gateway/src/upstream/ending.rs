@@ -27,14 +27,15 @@ impl Ending {
     pub(crate) async fn end(&self, hurry: impl Future<Output = ()>) {
         self.over.cancel();
         let mut lasting = self.lasting.subscribe();
-        let ended = timeout(ENDING_TIME, lasting.wait_for(|lasting| *lasting == 0));
+        let ended = async { lasting.wait_for(|lasting| *lasting == 0).await.is_ok() };
+        let ended = timeout(ENDING_TIME, ended);
         let hurried = async {
             hurry.await;
             self.hurry.cancel();
             std::future::pending().await
         };
         let is_in_time = tokio::select! {
-            ended = ended => ended.is_ok(),
+            ended = ended => ended == Ok(true),
             () = hurried => false,
         };
         if !is_in_time {

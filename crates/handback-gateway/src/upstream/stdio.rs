@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use handback_mcp::Era;
 use handback_wire::scan::Kind;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufWriter};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -86,7 +86,8 @@ impl Stdio {
         let name = spec.name.clone();
         let (stdin, closing_too) = (started.stdin, closing.clone());
         tokio::spawn(async move {
-            if let Err(Stuck) = write(stdin, queued, closing_too.clone(), WRITE_TIME).await {
+            let written = write(stdin, queued, closing_too.clone(), WRITE_TIME).await;
+            if written == Err(Unwritten::Stuck) {
                 tracing::warn!(upstream = %name, "it takes nothing of what is said to it");
                 closing_too.cancel();
             }
@@ -142,9 +143,8 @@ impl Stdio {
         let (closing_too, closed_too) = (closing.clone(), closed.clone());
         tokio::spawn(async move {
             let writing = async {
-                if writing.await.is_ok() {
-                    std::future::pending().await
-                }
+                let _ = writing.await;
+                std::future::pending().await
             };
             // There is no program that could be watched: it is gone when nobody wants it.
             let watched = closing_too.clone().cancelled_owned();
@@ -380,19 +380,25 @@ impl Replies {
     }
 }
 
-/// The other end takes nothing.
-struct Stuck;
+/// Why nothing more is written.
+#[derive(Debug, PartialEq, Eq)]
+enum Unwritten {
+    /// The pipe is broken.
+    Broken,
+    /// The other end takes nothing.
+    Stuck,
+}
 
-/// Writes what waits, until nothing does and nobody can say anything any more; then the input ends. It
-/// may be broken then, or the program takes nothing of it for too long.
+/// Writes what waits, until nothing does and nobody can say anything any more; then the input ends.
 async fn write(
-    stdin: impl AsyncWrite + Unpin,
+    mut stdin: impl AsyncWrite + Unpin,
     (mut queue, bytes): (mpsc::Receiver<Bytes>, Arc<AtomicUsize>),
     closing: CancellationToken,
     patience: Duration,
-) -> Result<(), Stuck> {
-    let mut stdin = BufWriter::with_capacity(READ_BYTES, stdin);
+) -> Result<(), Unwritten> {
     let mut batch = Vec::new();
+    // Small messages, which are written together.
+    let mut together = Vec::with_capacity(READ_BYTES);
     loop {
         let taken = tokio::select! {
             biased;
@@ -403,37 +409,43 @@ async fn write(
             break;
         }
         for message in batch.drain(..) {
-            let written = write_whole(&mut stdin, &message, patience).await;
-            bytes.fetch_sub(message.len(), Ordering::Relaxed);
-            if !written? {
-                return Ok(());
+            if together.len() + message.len() > READ_BYTES {
+                write_whole(&mut stdin, &together, patience).await?;
+                together.clear();
             }
+            if message.len() > READ_BYTES {
+                write_whole(&mut stdin, &message, patience).await?;
+            } else {
+                together.extend_from_slice(&message);
+            }
+            bytes.fetch_sub(message.len(), Ordering::Relaxed);
         }
-        match timeout(patience, stdin.flush()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Ok(()),
-            Err(_) => return Err(Stuck),
-        }
+        write_whole(&mut stdin, &together, patience).await?;
+        together.clear();
     }
     // A pipe within this process does not end by being dropped.
     let _ = stdin.shutdown().await;
     Ok(())
 }
 
-/// Writes a message, as slowly as it is taken. Says whether that went well.
+/// Writes bytes, as slowly as they are taken.
 async fn write_whole(
     stdin: &mut (impl AsyncWrite + Unpin),
-    mut message: &[u8],
+    mut rest: &[u8],
     patience: Duration,
-) -> Result<bool, Stuck> {
-    while !message.is_empty() {
-        match timeout(patience, stdin.write(message)).await {
-            Ok(Ok(written @ 1..)) => message = message.get(written..).unwrap_or_default(),
-            Ok(_) => return Ok(false),
-            Err(_) => return Err(Stuck),
+) -> Result<(), Unwritten> {
+    while !rest.is_empty() {
+        match timeout(patience, stdin.write(rest)).await {
+            Ok(Ok(written @ 1..)) => rest = rest.get(written..).unwrap_or_default(),
+            Ok(_) => return Err(Unwritten::Broken),
+            Err(_) => return Err(Unwritten::Stuck),
         }
     }
-    Ok(true)
+    match timeout(patience, stdin.flush()).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Unwritten::Broken),
+        Err(_) => Err(Unwritten::Stuck),
+    }
 }
 
 /// Reads what the program says.
@@ -672,7 +684,7 @@ mod tests {
     /// it was asked.
     fn answering(
         program: DuplexStream,
-        methods: &'static [&str],
+        methods: &'static [&'static str],
     ) -> mpsc::UnboundedReceiver<String> {
         let (sender, asked) = mpsc::unbounded_channel();
         tokio::spawn(async move {
@@ -692,10 +704,10 @@ mod tests {
         asked
     }
 
-    /// How long it took until the line was closed, if it was.
-    async fn closed(stdio: &Stdio) -> Option<Duration> {
+    /// After how many seconds the line was closed, if it was.
+    async fn closed(stdio: &Stdio) -> Option<u64> {
         let began = Instant::now();
-        timeout(LONG, stdio.closing.cancelled()).await.ok().map(|()| began.elapsed())
+        timeout(LONG, stdio.closing.cancelled()).await.ok().map(|()| began.elapsed().as_secs())
     }
 
     #[tokio::test(start_paused = true)]
@@ -705,7 +717,7 @@ mod tests {
             let mut asked = answering(program, &[]);
             let why = ask(&stdio, Duration::from_secs(1)).await.unwrap_err();
             assert_eq!(why, LineError::TimedOut);
-            assert_eq!(closed(&stdio).await, Some(PROBE_TIME));
+            assert_eq!(closed(&stdio).await, Some(PROBE_TIME.as_secs()));
             let mut methods = Vec::new();
             while let Ok(method) = asked.try_recv() {
                 methods.push(method);
@@ -741,13 +753,19 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(ask(&stdio, Duration::from_secs(1)).await.unwrap_err(), LineError::TimedOut);
         assert_eq!(before.await.unwrap().unwrap_err(), LineError::TimedOut);
-        assert_eq!(closed(&stdio).await, Some(PROBE_TIME), "after the one before took too long");
+        assert_eq!(
+            closed(&stdio).await,
+            Some(PROBE_TIME.as_secs()),
+            "after the one before took too long"
+        );
     }
 
     /// Writes a large message to a program.
-    async fn written(output: DuplexStream) -> Result<(), Stuck> {
-        let (sender, receiver) = mpsc::channel(1);
-        sender.send(Bytes::from(vec![b'x'; 4 * READ_BYTES])).await.unwrap();
+    async fn written(output: DuplexStream) -> Result<(), Unwritten> {
+        let (sender, receiver) = mpsc::channel(4);
+        for length in [1, 2 * READ_BYTES, READ_BYTES, READ_BYTES - 1] {
+            sender.try_send(Bytes::from(vec![b'x'; length])).unwrap();
+        }
         drop(sender);
         write(output, (receiver, Arc::default()), CancellationToken::new(), WRITE_TIME).await
     }
@@ -756,8 +774,8 @@ mod tests {
     async fn a_program_that_takes_nothing_is_given_up() {
         let (ours, _theirs) = tokio::io::duplex(BETWEEN);
         let began = Instant::now();
-        assert!(written(ours).await.is_err());
-        assert_eq!(began.elapsed(), WRITE_TIME);
+        assert_eq!(written(ours).await, Err(Unwritten::Stuck));
+        assert_eq!(began.elapsed().as_secs(), WRITE_TIME.as_secs());
         // One that takes little at a time has time.
         let (ours, mut theirs) = tokio::io::duplex(BETWEEN);
         let reading = tokio::spawn(async move {
@@ -768,7 +786,7 @@ mod tests {
             }
             taken
         });
-        assert!(written(ours).await.is_ok());
+        assert_eq!(written(ours).await, Ok(()));
         assert_eq!(reading.await.unwrap(), 4 * READ_BYTES);
     }
 }
