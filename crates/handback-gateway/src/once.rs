@@ -88,7 +88,7 @@ impl Gateway {
         let result = self.held_instead(talk, holding, raw).await?;
         // Somebody may have read it at the same time.
         if let Some(known) = self.known_cut(holding, &key).await {
-            let (mut keep, result) = (holding.clone(), result);
+            let mut keep = holding.clone();
             let handles = replay::handles(&result).unwrap_or_default();
             let forget = move || handles.into_iter().for_each(|handle| keep.forget(handle));
             // What is not given up now is held until it ends.
