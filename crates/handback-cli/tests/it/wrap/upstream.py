@@ -7,15 +7,15 @@ asked to do wrong, it does wrong.
 Words behind that say more: `has:NAME`, a tool of that name; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
-is; `tasks`, it makes tasks; `deaf`, it never lists
-anything; `open`, a tool that shows its environment; `brief`, it says what it is and ends over
-the next question; `stubborn`, it writes down its process, and ends neither with
-its input nor when it is asked to.
+is; `tasks`, it makes tasks; `deaf`, it never lists anything; `open`, a tool that shows its environment; `brief`, it says what it is and
+ends over the next question; `stubborn`, it starts another program, writes down the processes of both,
+and neither ends with its input nor when it is asked to.
 """
 
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -325,7 +325,8 @@ def serve(message):
 record("start")
 if "stubborn" in MORE:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    record(f"process {os.getpid()}")
+    beside = subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL)
+    record(f"process {beside.pid}\nprocess {os.getpid()}")
 for line in sys.stdin:
     message = json.loads(line)
     if SPEAKS == "mute":

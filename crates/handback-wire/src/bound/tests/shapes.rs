@@ -666,15 +666,15 @@ fn a_full_shelf_is_told_and_left_as_it_was() {
 
 #[test]
 fn what_does_not_fit_in_parts_is_kept_once() {
-    // What is beside the long text is shown, has room as a document, and none as a text: its quotes
-    // are escaped twice there.
-    let document = json!({"quotes": "\"".repeat(3500), "log": lines(2000)});
-    let result = json!({"content": [text(document.to_string())]}).to_string();
-    let mut shelf = Small { room: 300_000, ..Small::default() };
-    let source = InMemory::new(result.clone(), 0);
-    let bounded = bound(&source, &Bounding::new(Budget::bytes(BUDGET)), &mut shelf).unwrap();
-    assert!(bounded.result.len() <= BUDGET);
-    assert_eq!(bounded.parts[0].path.to_string(), "");
-    assert_eq!((shelf.kept.len(), shelf.forgotten), (1, 1));
-    assert_eq!((shelf.room, bounded.held_bytes), (300_000 - result.len(), result.len() as u64));
+    // Every part has room for what is said of it, unless the tool that reads it has such a name.
+    let tool = "read".repeat(1000);
+    let result = json!({"content": [text(lines(2000))], "structuredContent": rows(1000)});
+    let (result, room) = (result.to_string(), 300_000);
+    let mut shelf = Small { room, ..Small::default() };
+    let how = Bounding::new(Budget::bytes(0)).reading_tool(&tool);
+    let bounded = bound(&InMemory::new(result.clone(), 0), &how, &mut shelf).unwrap();
+    let [whole] = bounded.parts.as_slice() else { panic!("{:?}", bounded.parts) };
+    assert_eq!((whole.path.to_string(), whole.bytes), (String::new(), result.len() as u64));
+    assert_eq!((shelf.kept.len(), shelf.room), (1, room - result.len()));
+    assert!(shelf.forgotten > 0);
 }
