@@ -232,8 +232,10 @@ mod tests {
         ) {
             let found = text.matches(old.as_str()).count();
             let edits = json!({"old": old, "new": new, "count": found.max(1)});
+            let replaced = text.replace(old.as_str(), &new);
             match edited(&text, &edits) {
-                Ok(edited) => prop_assert_eq!(edited, text.replace(old.as_str(), &new)),
+                Ok(edited) => prop_assert_eq!(edited, replaced),
+                Err(EditError::TooLarge { limit }) => prop_assert!(replaced.len() > limit),
                 Err(error) => {
                     let none = EditError::Count { number: 0, expected: Some(1), found: 0 };
                     prop_assert_eq!((found, error), (0, none));

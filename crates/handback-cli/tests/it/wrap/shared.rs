@@ -235,14 +235,14 @@ fn nobody_puts_progress_into_the_call_of_another() {
         });
         served.world.until_effect("slow of alice");
         // Her question has one of the first numbers. What one reader takes for the token, another does
-        // not see.
+        // not see: that it is there twice is found before anybody reads it.
         for number in 1..30 {
             let params = format!(
                 r#"{{"name":"slow","arguments":{{"text":"of bob"}},
                     "_meta":{{"progressToken":0,"progressToken":{number}}}}}"#
             );
             let refused = bob.ask_text("tools/call", &params);
-            assert_eq!(refused["error"]["code"], -32602, "{refused}");
+            assert_eq!(refused["error"]["code"], -32600, "{refused}");
         }
         slow.join().unwrap()
     });
