@@ -17,8 +17,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(cut(1), whole);
     // Line by line, of those that are over.
     let mut expected = Vec::new();
-    let mut lines = stream.split_inclusive(|byte| *byte == b'\n').peekable();
-    while let Some(line) = lines.next() {
+    for line in stream.split_inclusive(|byte| *byte == b'\n') {
         let is_over = line.ends_with(b"\n");
         match line.strip_prefix(b"id:") {
             Some(id) if is_over => {
