@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     let [high, low, piece, result @ ..] = data else { return };
     let budget = usize::from(u16::from_be_bytes([*high, *low]));
     let is_json = serde_json::from_slice::<&RawValue>(result).is_ok();
-    if let Some(error) = bound_error(result, Budget::bytes(budget)) {
+    if let Some(error) = bound_error(result, &Bounding::new(Budget::bytes(budget))) {
         assert!(error.len() <= budget.max(Budget::FLOOR_BYTES));
         assert!(serde_json::from_slice::<&RawValue>(&error).is_ok(), "no JSON");
     }

@@ -64,13 +64,17 @@ pub(crate) enum NotHeld {
 
 impl Holding {
     pub(crate) fn is_over(&self, raw: &Raw) -> bool {
-        let how = Bounding::new(self.budget).reserving(self.reserved_bytes());
-        !how.allows(raw.size_bytes()) || raw.size_bytes() > PASSED_BYTES_MAX
+        !self.passing().allows(raw.size_bytes()) || raw.size_bytes() > PASSED_BYTES_MAX
     }
 
     /// An error of the upstream, within the budget.
     pub(crate) fn error(&self, json: Bytes) -> Bytes {
-        bound_error(&json, self.budget).map_or(json, Bytes::from)
+        bound_error(&json, &self.passing()).map_or(json, Bytes::from)
+    }
+
+    /// What is passed on as it is.
+    const fn passing(&self) -> Bounding<'static> {
+        Bounding::new(self.budget).reserving(self.reserved_bytes())
     }
 
     /// What is added to a result that may be given again.
@@ -317,6 +321,10 @@ mod tests {
             assert!(marked.len() > result.len());
             let most = budget.max(Budget::FLOOR_BYTES);
             assert!(marked.len() <= most, "{} > {most}", marked.len());
+            let error = json!({"code": 7, "message": "x".repeat(20_000), "data": {"a": 1}});
+            let told = recorded.error(error.to_string().into());
+            let marked = crate::replay::error(&told);
+            assert!(told.len() < marked.len() && marked.len() <= most, "{}", marked.len());
         }
         let full = Raw::Memory(vec![b' '; 8000 - MARK_BYTES + 1].into());
         assert!(recorded.is_over(&full) && !of_call.is_over(&full));

@@ -68,7 +68,7 @@ impl<'a> Bounding<'a> {
     }
 
     /// What a result that is cut has room for.
-    fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         self.budget.room().saturating_sub(self.reserved_bytes)
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::budget::Budget;
+use super::cut::Bounding;
 use crate::object::Object;
 
 /// The member of `data` that says how many bytes of an error were left out.
@@ -22,14 +22,15 @@ const BESIDE_BYTES: usize = 128;
 
 const NO_MESSAGE: &str = "the server gave an error without a message";
 
-/// Makes an error object of JSON-RPC fit a budget, or [`Budget::FLOOR_BYTES`] if that is more.
+/// Makes an error object of JSON-RPC fit a budget, or [`Budget::FLOOR_BYTES`](super::Budget::FLOOR_BYTES)
+/// if that is more, less what is reserved of it.
 ///
 /// Nothing, if it fits as it is. Else it has its code; its message, which ends in a mark if it is cut; and
 /// under [`OMITTED_KEY`] of `data` how many bytes all other members had, which are left out. Nothing is
 /// held: an error is told, and not read on.
 #[must_use]
-pub fn bound_error(error: &[u8], budget: Budget) -> Option<Vec<u8>> {
-    let room = budget.room();
+pub fn bound_error(error: &[u8], how: &Bounding<'_>) -> Option<Vec<u8>> {
+    let room = how.room();
     if error.len() <= room {
         return None;
     }
@@ -38,7 +39,7 @@ pub fn bound_error(error: &[u8], budget: Budget) -> Option<Vec<u8>> {
     let is_code = |code: &&str| code.len() <= CODE_BYTES_MAX && code.parse::<i64>().is_ok();
     let code = members.get("code").filter(is_code).unwrap_or(INTERNAL_ERROR);
     let message = members.text("message").unwrap_or_else(|| NO_MESSAGE.into());
-    let message = shortened(&message, room - BESIDE_BYTES - CODE_BYTES_MAX);
+    let message = shortened(&message, room.saturating_sub(BESIDE_BYTES + CODE_BYTES_MAX));
     let others = members.names().filter(|name| !matches!(*name, "code" | "message"));
     let mut omitted: usize = others.filter_map(|name| members.get(name)).map(str::len).sum();
     if members.names().next().is_none() {
@@ -84,11 +85,13 @@ const fn json_bytes(character: char) -> usize {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::Budget;
     use super::super::tests::any_value;
     use super::*;
 
     fn bounded(error: &Value, budget: usize) -> Option<Value> {
-        let bounded = bound_error(error.to_string().as_bytes(), Budget::bytes(budget))?;
+        let how = Bounding::new(Budget::bytes(budget));
+        let bounded = bound_error(error.to_string().as_bytes(), &how)?;
         assert!(bounded.len() <= budget.max(Budget::FLOOR_BYTES), "{}", bounded.len());
         Some(serde_json::from_slice(&bounded).unwrap())
     }
@@ -122,6 +125,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_reserved_is_left() {
+        let error = |bytes: usize| json!({"code": 7, "message": "x".repeat(bytes)}).to_string();
+        for budget in [0, 9000] {
+            let room = budget.max(Budget::FLOOR_BYTES) - 200;
+            let how = Bounding::new(Budget::bytes(budget)).reserving(200);
+            let beside = error(0).len();
+            assert_eq!(bound_error(error(room - beside).as_bytes(), &how), None);
+            let told = bound_error(error(room - beside + 1).as_bytes(), &how).unwrap();
+            assert!(told.len() <= room, "{} > {room}", told.len());
+        }
+    }
+
+    #[test]
     fn what_is_no_error_is_one() {
         let filler = "x".repeat(5000);
         for error in [
@@ -130,7 +146,8 @@ mod tests {
             format!(r#"{{"code":"{filler}","message":{{}}}}"#),
             format!(r#"{{"code":1.5,"message":"\ud800{filler}"}}"#),
         ] {
-            let told = bound_error(error.as_bytes(), Budget::bytes(0)).unwrap();
+            let how = Bounding::new(Budget::bytes(0));
+            let told = bound_error(error.as_bytes(), &how).unwrap();
             let told: Value = serde_json::from_slice(&told).unwrap();
             assert_eq!((&told["code"], &told["message"]), (&json!(-32603), &json!(NO_MESSAGE)));
         }
