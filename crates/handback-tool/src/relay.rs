@@ -240,9 +240,9 @@ impl Entered {
         let _ = self.request.noted.reason.set(reason);
     }
 
-    fn binding(&self) -> Binding<'_> {
+    fn binding_at(&self, now_ms: Millis) -> Binding<'_> {
         let parts = &self.shared.parts;
-        Binding::new(&parts.sealer, &parts.held, &self.revocations, &self.request, self.now_ms)
+        Binding::new(&parts.sealer, &parts.held, &self.revocations, &self.request, now_ms)
     }
 
     /// Opens the state that came back.
@@ -255,7 +255,7 @@ impl Entered {
         arguments: Option<&ArgsFingerprint>,
         state: &str,
     ) -> Result<RoundOpened, Refusal> {
-        let (id, memory, opened) = self.binding().open_round(arguments, state)?;
+        let (id, memory, opened) = self.binding_at(self.now_ms).open_round(arguments, state)?;
         Ok(RoundOpened { id, memory, opened })
     }
 
@@ -273,7 +273,9 @@ impl Entered {
     ) -> Result<String, Refusal> {
         let before = before.map(|before| &before.opened);
         let rng = &mut rand::rng();
-        self.binding().seal_round(rng, arguments, before, RoundId(round), memory)
+        // The call may have taken longer than what it seals is good for.
+        let binding = self.binding_at(self.shared.parts.clock.now_ms());
+        binding.seal_round(rng, arguments, before, RoundId(round), memory)
     }
 
     /// Makes the call, once: `work` asks the upstream. With a key, or if a round is redeemed, it is
