@@ -233,10 +233,15 @@ impl Turns {
 
     /// Tries once to bring the store back, and waits if that fails.
     fn recover(&self) {
-        let reopened = self.writer().reopen();
-        match reopened {
-            Ok(()) => self.queue.accept(),
+        let mut writer = self.writer();
+        match writer.reopen() {
+            Ok(()) => {
+                // Who hears of it is not refused any more.
+                self.queue.accept();
+                writer.announce();
+            }
             Err(error) => {
+                drop(writer);
                 let reason = error.to_string();
                 tracing::debug!(%reason, "the store still does not take writes");
                 let mode = Mode::ReadOnly(reason.clone());
@@ -410,6 +415,20 @@ mod tests {
         assert_eq!(until_taken(&streams).await, 2);
         assert_eq!(*streams.mode().borrow(), Mode::Memory);
         assert_eq!(streams.view(name().id()).unwrap().number, 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_hears_that_the_store_is_back_is_taken() {
+        let (streams, log) = open();
+        create(&streams).await;
+        let mut mode = streams.mode();
+        for number in 1..=3 {
+            log.mood.store(FAILS, Ordering::SeqCst);
+            assert!(append(&streams).await.is_err());
+            log.mood.store(WORKS, Ordering::SeqCst);
+            mode.wait_for(|mode| *mode == Mode::Memory).await.unwrap();
+            assert_eq!(append(&streams).await, Ok(number));
+        }
     }
 
     #[tokio::test]

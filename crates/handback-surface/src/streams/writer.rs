@@ -141,7 +141,7 @@ impl Writer {
         Ok(self.hub.committed())
     }
 
-    /// Starts again from what is stored.
+    /// Starts again from what is stored. It is [`Writer::announce`]d when commands are taken.
     pub(super) fn reopen(&mut self) -> Result<(), RecoverError<StoreError>> {
         self.log.recover()?;
         let (hub, views) = Hub::recover(&mut log::Source(self.log.as_ref()), self.key.clone())?;
@@ -149,8 +149,12 @@ impl Writer {
         self.failed = None;
         *lock(&self.shown.signature) = self.hub.last_signature();
         self.shown.replace(views);
+        Ok(())
+    }
+
+    /// Says that the store takes writes again.
+    pub(super) fn announce(&self) {
         tracing::info!("the store takes writes again");
         self.shown.mode.send_replace(self.mode.clone());
-        Ok(())
     }
 }
