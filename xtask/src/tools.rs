@@ -160,7 +160,9 @@ fn ensure_package(shell: &Shell, name: &str, version: &str) -> Result<()> {
     }
     let root = shell.config.tools();
     println!("{name}: installing {version} into {}; this takes some minutes", root.display());
-    let mut install = shell.cargo(&["install", "--locked", name, "--version", version, "--root"]);
+    // They run for seconds: to optimise them takes longer than it saves.
+    let debug = ["install", "--debug", "--locked", name, "--version", version, "--root"];
+    let mut install = shell.cargo(&debug);
     // Cargo builds in a temporary folder then, and leaves nothing but the program.
     install.arg(&root).env_remove("CARGO_TARGET_DIR");
     succeed(shell.run(&mut install)?)?;
