@@ -24,7 +24,8 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::catalog::member;
-use crate::gateway::{Ear, REVISION, relayed};
+use crate::gateway::REVISION;
+use crate::relay::{Ear, relayed};
 use crate::session::{CANCELLED, Session};
 use crate::talk::{Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError, Raw};

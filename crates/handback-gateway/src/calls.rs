@@ -407,7 +407,7 @@ impl Gateway {
             let resolution = resolve(&text, &call, &mut held)?;
             Ok::<_, ReferenceError>((resolution.arguments.into_owned(), resolution.resolved))
         };
-        let place = self.resolving(talk).await;
+        let place = self.resolving().take(talk.caller.principal().binding()).await;
         let resolved = tokio::task::spawn_blocking(move || {
             let resolved = resolve();
             drop(place);

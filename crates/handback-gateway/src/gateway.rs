@@ -27,25 +27,19 @@ use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
 use crate::once::Cuts;
 use crate::options::Options;
+use crate::reference::Places;
+use crate::relay::relayed;
 use crate::retry::{Delivery, Retries};
-use crate::session::{Beside, Session};
 use crate::slot::{Slot, Source};
 use crate::slow::TASKS;
-use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
+use crate::talk::{Question, Talk, WAITING_MAX};
 use crate::tasks::TASK_METHODS;
-use crate::upstream::{Answer, Ask, Ending, Heard, Line, LineError, Opening, Raw, Spec};
+use crate::upstream::{Answer, Ask, Ending, Line, LineError, Opening, Raw, Spec};
 use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// Lines of single callers that are kept open, to our own tools and to older upstreams. The one that was
 /// not used for longest makes room: what is under way on it goes on, and it comes back when it is wanted.
 const LINES_MAX: usize = 256;
-
-/// Calls at a time into whose arguments held values are put: each may take some ten times the bytes that
-/// references may have, while what they make is checked.
-const RESOLVING_MAX: usize = 4;
-
-/// Those of one caller among them.
-const RESOLVING_OF_CALLER_MAX: usize = 2;
 
 /// Identical calls that became tasks and whose results were not read yet: those that are not remembered
 /// count as not delivered for a minute.
@@ -53,10 +47,6 @@ const DELIVERIES_MAX: usize = 1_024;
 
 /// Questions that wait for a line to one upstream at most, whoever asks.
 const OPENING_MAX: usize = 1_024;
-
-/// How long a client may take nothing of what comes before its answer. After that, the rest of it is not
-/// for it: the answer is.
-const DEAF_AFTER: Duration = Duration::from_secs(5);
 
 /// The revision that questions of the gateway itself are asked in.
 pub(crate) const REVISION: &str = "2026-07-28";
@@ -92,10 +82,8 @@ struct Inner {
     retries: Retries,
     /// Answers of identical calls that became tasks, by the ids of these.
     deliveries: Mutex<Kept<String, Delivery>>,
-    /// Places for those whose arguments name held values.
-    resolving: Arc<Semaphore>,
-    /// Those of each caller among them.
-    resolving_of: Mutex<Kept<String, Arc<Semaphore>>>,
+    /// For those whose arguments name held values.
+    resolving: Places,
     /// Our own tools.
     own: McpServer,
     /// Lines to them, by caller, with what the caller was granted: the line has it.
@@ -172,8 +160,7 @@ impl Gateway {
             parking: Parking::default(),
             retries,
             deliveries: Mutex::new(Kept::new(DELIVERIES_MAX)),
-            resolving: Arc::new(Semaphore::new(RESOLVING_MAX)),
-            resolving_of: Mutex::new(Kept::new(LINES_MAX)),
+            resolving: Places::default(),
             own,
             own_lines: Mutex::new(Kept::new(LINES_MAX)),
             pipeline,
@@ -216,20 +203,9 @@ impl Gateway {
         self.0.deliveries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one who has held values put into arguments. One caller waits for its own.
-    pub(crate) async fn resolving(&self, talk: &Talk) -> impl Send + use<> {
-        let of_caller = {
-            let mut all = self.0.resolving_of.lock().unwrap_or_else(PoisonError::into_inner);
-            let binding = talk.caller.principal().binding();
-            all.get(&binding).unwrap_or_else(|| {
-                let places = Arc::new(Semaphore::new(RESOLVING_OF_CALLER_MAX));
-                all.put(binding, Arc::clone(&places));
-                places
-            })
-        };
-        // They are never closed.
-        let own = of_caller.acquire_owned().await;
-        (own, Arc::clone(&self.0.resolving).acquire_owned().await)
+    /// Places for those who have held values put into arguments.
+    pub(crate) fn resolving(&self) -> &Places {
+        &self.0.resolving
     }
 
     /// What was tried lately.
@@ -809,85 +785,6 @@ fn says_tasks(said: &Raw) -> bool {
     let extensions = said.as_ref().and_then(|said| said.get("capabilities")?.get("extensions"));
     extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())
 }
-
-/// Asks, and passes on what comes before the answer.
-pub(crate) async fn relayed(talk: Talk, line: Line, mut ask: Ask) -> Result<Answer, LineError> {
-    let (sender, mut heard) = mpsc::channel(WAITING_MAX);
-    ask.heard = Some(sender);
-    let listens = ask.subscription.is_some();
-    let mut asked = std::pin::pin!(line.ask(ask));
-    let mut ear = Ear::of(&talk);
-    let answered = loop {
-        tokio::select! {
-            biased;
-            Some(heard) = heard.recv() => ear.pass_on(&talk, &line, heard).await,
-            answered = &mut asked => break answered,
-        }
-        // Who listens believes to hear everything.
-        if listens && ear.is_deaf {
-            return Err(LineError::Lost);
-        }
-    };
-    while let Ok(heard) = heard.try_recv() {
-        ear.pass_on(&talk, &line, heard).await;
-    }
-    answered
-}
-
-/// What a client hears beside one question.
-pub(crate) struct Ear {
-    beside: Option<Beside>,
-    /// It takes nothing any more.
-    pub(crate) is_deaf: bool,
-}
-
-impl Ear {
-    pub(crate) fn of(talk: &Talk) -> Self {
-        Self { beside: talk.session.as_ref().map(Session::beside_question), is_deaf: false }
-    }
-
-    /// Tells the client; one that takes nothing for a while is deaf from then on.
-    pub(crate) async fn tell(&mut self, talk: &Talk, told: ToClient) {
-        if self.is_deaf {
-            return;
-        }
-        let asked = match &told {
-            ToClient::Request { id, .. } => Some(*id),
-            ToClient::Notification { .. } => None,
-        };
-        // The client may be gone; the call goes on if it is to.
-        let sent = tokio::time::timeout(DEAF_AFTER, talk.out.send(told)).await;
-        self.is_deaf = !matches!(sent, Ok(Ok(())));
-        if let (true, Some(id), Some(session)) = (self.is_deaf, asked, &talk.session) {
-            session.answer(id, Err(words::error(METHOD_NOT_FOUND, NOT_ASKED, None))).await;
-        }
-    }
-
-    async fn pass_on(&mut self, talk: &Talk, line: &Line, heard: Heard) {
-        let told = match (&talk.session, heard) {
-            (_, Heard::Request { id, .. }) if self.is_deaf => Err((line.clone(), id)),
-            (Some(session), heard) => session.to_client(line, heard),
-            (None, Heard::Notification { method, params }) => {
-                Ok(Some(ToClient::Notification { method, params }))
-            }
-            (None, Heard::Request { id, .. }) => Err((line.clone(), id)),
-        };
-        match told {
-            Ok(None) => {}
-            Ok(Some(told)) => {
-                self.beside.iter_mut().for_each(|beside| beside.told(&told));
-                self.tell(talk, told).await;
-            }
-            Err((line, id)) => {
-                let error = words::error(METHOD_NOT_FOUND, NOT_ASKED, None);
-                let _ = line.answer(id, Err(error)).await;
-            }
-        }
-    }
-}
-
-/// What a server is told whose question reaches nobody.
-const NOT_ASKED: &str = "the client cannot be asked";
 
 /// A text among parameters.
 pub(crate) fn text_of(params: &RawValue, member: &str) -> Option<String> {

@@ -13,6 +13,7 @@
 //! | `slot` | where a connection is, or will be again |
 //! | `eras` | which era an upstream speaks |
 //! | [`gateway`] | which upstream a question goes to |
+//! | `relay` | one question to it, and what its client hears meanwhile |
 //! | `catalog`, `lists` | what upstreams have, under which names |
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `slow` | calls that become tasks |
@@ -44,6 +45,7 @@ mod lists;
 mod once;
 pub mod options;
 pub mod reference;
+mod relay;
 mod replay;
 pub mod retry;
 pub mod session;

@@ -19,7 +19,8 @@ use tokio::sync::{Mutex, broadcast, mpsc};
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 use crate::catalog::OWN;
-use crate::gateway::{Gateway, relayed};
+use crate::gateway::Gateway;
+use crate::relay::relayed;
 use crate::slot::OnLine;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError};

@@ -4,8 +4,10 @@
 //! asks: [`HeldValues`], which looks a handle up as the caller.
 
 mod held;
+mod places;
 
 pub use handback_wire::reference::*;
 pub use held::HeldValues;
+pub(crate) use places::Places;
 
 const _: () = assert!(MAX_ARGUMENTS_DEPTH == handback_tool::MAX_ARGUMENTS_DEPTH);
