@@ -16,6 +16,7 @@ mod infer;
 pub(crate) mod listing;
 mod patch;
 pub(crate) mod pick;
+mod plan;
 mod pointer;
 pub(crate) mod scan;
 mod skim;
