@@ -685,9 +685,10 @@ impl Shared {
 
     /// What the tool gave, for this caller.
     fn seal(&self, call: &Call, recorded: Recorded) -> Result<Reply, Refusal> {
-        let Call { tool, request, now_ms, revocations, brought, arguments } = call;
-        let PipelineParts { sealer, held, .. } = &self.parts;
-        let binding = Binding::new(sealer, held, revocations, request, *now_ms);
+        let Call { tool, request, revocations, brought, arguments, .. } = call;
+        let PipelineParts { sealer, held, clock, .. } = &self.parts;
+        // The call may have taken longer than what it seals is good for.
+        let binding = Binding::new(sealer, held, revocations, request, clock.now_ms());
         let mut rng = rand::rng();
         Ok(match recorded {
             Recorded::Done(content) => Reply::Done(content),

@@ -367,6 +367,7 @@ enum How {
     Panic,
     Hang,
     Wait,
+    WaitAndAsk,
     Large,
     Deep,
     TooDeep,
@@ -423,6 +424,10 @@ impl Tool for Act {
             How::Wait => {
                 self.effects.take_go_on().await;
                 Outcome::json(number)
+            }
+            How::WaitAndAsk => {
+                self.effects.take_go_on().await;
+                ctx.needs_input(Inputs::new().confirm("sure", "Sure?"), &())
             }
             How::Large => Ok(Outcome::text("x".repeat(200_000))),
             How::Deep => Ok(Outcome::Done(Content::Value(nested(100)))),

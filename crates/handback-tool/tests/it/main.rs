@@ -6,6 +6,7 @@ mod bench;
 mod cancel;
 mod keys;
 mod pages;
+mod relays;
 mod revoked;
 mod rounds;
 mod trail;
