@@ -178,3 +178,13 @@ pub(crate) fn age(path: &Path, seconds: u64) {
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
+
+/// How large the files of a process may be that it writes: with 0, nothing can be written down. Nothing
+/// is no limit.
+#[cfg(target_os = "linux")]
+pub(crate) fn limit_files(pid: u32, bytes: Option<u64>) {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap());
+    prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+}

@@ -151,17 +151,13 @@ fn a_ticket_is_late_after_its_time_and_not_before() {
 fn a_file_that_may_not_grow_is_no_end_and_loses_nothing() {
     use std::time::{Duration, Instant};
 
-    use rustix::process::{Resource, Rlimit, prlimit};
+    use crate::support::limit_files;
 
     let sandbox = Sandbox::new();
     let data = sandbox.path("data");
     let server = Server::start(&sandbox, &data);
     server.create("s");
-    let limit = |bytes: Option<u64>| {
-        let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap());
-        let limit = Rlimit { current: bytes, maximum: None };
-        prlimit(pid, Resource::Fsize, limit).unwrap();
-    };
+    let limit = |bytes| limit_files(server.pid(), bytes);
     let text = |seq: u64| format!("{seq:04};{}", "x".repeat(2000));
     let mut expected = String::new();
     let mut seq = 0;

@@ -136,6 +136,12 @@ fn a_server_that_does_not_say_in_which_call_it_asks_gets_one_at_a_time() {
     let of = |id: u64| answers.iter().find(|answer| answer["id"] == id).unwrap();
     assert_eq!(text(&of(second)["result"]), "slow two");
     assert_eq!(of(asking)["result"]["resultType"], "input_required", "{}", of(asking));
+    let record = world.effects("");
+    let first = |line: &str| record.iter().position(|it| it == line);
+    let last = |line: &str| record.iter().rposition(|it| it == line);
+    assert!(first("asks") < first("end slow one"), "two at a time: {record:?}");
+    assert!(first("end slow two") < last("asks"), "one at a time: {record:?}");
+    assert_eq!(world.effects("asks").len(), 2);
 }
 
 /// An older server that asks for roots before it tells what it has.

@@ -1,9 +1,13 @@
 //! Results over the budget.
 
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::{ERAS, World, aql, text};
-use crate::mcp_client::Client;
+use crate::mcp_client::{Client, Era};
 
 fn held(result: &Value) -> Value {
     result["_meta"]["dev.handback/held"][0].clone()
@@ -106,5 +110,43 @@ fn a_client_that_takes_everything_gets_it() {
         let text = text(&result);
         assert!(text.len() >= 10_000_000, "{text:.200}");
         assert!(result["_meta"]["dev.handback/held"].is_null());
+    }
+}
+
+/// Files of at least so many bytes below a folder, without the store's own journal.
+fn large_files(folder: &Path, bytes: u64) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let count = entries.map(|entry| match entry.metadata() {
+        Ok(it) if it.is_dir() => large_files(&entry.path(), bytes),
+        Ok(it) => {
+            let is_journal = entry.path().extension().is_some_and(|it| it == "jnl");
+            usize::from(it.len() >= bytes && !is_journal)
+        }
+        // It has just gone.
+        Err(_) => 0,
+    });
+    count.sum()
+}
+
+#[test]
+fn what_nobody_can_read_any_more_leaves_the_disk() {
+    const BYTES: u32 = 40_000_000;
+    let world = World::new();
+    let folder = world.sandbox.path(".local/share/handback/wrap");
+    let mut client = world.client(Era::Newest);
+    let result = client.call("document", &json!({"bytes": BYTES}));
+    assert!(held(&result)["handle"].is_string(), "{result}");
+    let kept = || large_files(&folder, BYTES.into());
+    assert_eq!(kept(), 1);
+    assert!(client.close().success());
+    assert_eq!(kept(), 1, "it outlives the process");
+    let two_days_ms = 2 * 24 * 60 * 60 * 1000;
+    let later = world.sandbox.set("HANDBACK_TEST_CLOCK_MS", two_days_ms.to_string());
+    let world = World { sandbox: later, speaks: "both" };
+    let _client = world.client(Era::Newest);
+    let begun = Instant::now();
+    while kept() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is still there");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -122,6 +122,19 @@ fn a_call_with_a_key_is_one_whatever_became_of_its_task() {
     assert_eq!((world.effects("append").len(), world.effects("cancelled").len()), (1, 0));
 }
 
+/// The disk takes nothing while it ends.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_task_whose_end_cannot_be_written_down_does_not_stay_at_work() {
+    let world = World::new();
+    let mut client = world.client_with(Era::Newest, &[], knows_tasks());
+    let task = task_of(&client.ask("tools/call", append(4000)));
+    crate::support::limit_files(client.pid(), Some(0));
+    let (told, _) = until(&mut client, &task, &["completed", "failed"]);
+    assert_eq!(told["error"]["data"]["reason"], "ambiguous", "{told}");
+    assert_eq!(world.effects("append").len(), 1);
+}
+
 #[test]
 fn the_task_of_one_is_nothing_to_the_other() {
     let callers = Callers::before(&[("up", "both")], "");

@@ -136,6 +136,7 @@ def slow(arguments, params):
         progress = {"progressToken": token, "progress": 1, "message": arguments["text"]}
         say({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
     time.sleep(arguments.get("delay_ms", 0) / 1000)
+    record("end slow " + arguments["text"])
     return text("slow " + arguments["text"])
 
 
@@ -169,6 +170,7 @@ def confirm(arguments, params, modern):
         answer = params.get("inputResponses", {}).get("q", {})
         record(f"confirm {state} {answer.get('action')}")
         return text("confirmed " + str(state))
+    record("asks")
     answer = ask("elicitation/create", {"message": question, "requestedSchema": {"type": "object", "properties": {}}})
     if "error" in answer:
         record(f"refused {answer['error']['code']}")

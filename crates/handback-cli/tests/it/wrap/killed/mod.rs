@@ -7,4 +7,6 @@ mod keyless;
 mod site;
 mod talk;
 mod together;
+#[cfg(target_os = "linux")]
+mod unwritten;
 mod upstreams;
