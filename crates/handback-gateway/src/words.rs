@@ -15,6 +15,9 @@ pub(crate) const INVALID_PARAMS: i32 = -32602;
 pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
 
+/// What is said of a message that readers differ about.
+pub(crate) const TWICE: &str = "a member of the message is there twice";
+
 /// What is told of a result that is over the limit of results. It was stopped while it arrived.
 const TOO_LARGE: &str = "the call was made, but its result is larger than this server takes, and \
      nothing of it is kept: ask for less of it, or have the limit `result_bytes` raised";

@@ -47,6 +47,7 @@ pub use cursor::{
 pub use fingerprint::{
     ArgsFingerprint, FingerprintError, MAX_JSON_DEPTH, TokenFingerprint, args_fingerprint,
     args_fingerprint_of_text, args_fingerprint_without, canonical_json, canonical_json_of_text,
+    is_unambiguous,
 };
 pub use handle::{HANDLE_CHARS, Handle, HandleError};
 pub use inspect::{Visible, inspect};

@@ -31,7 +31,6 @@ mod relay;
 mod request;
 mod revoked;
 mod tool;
-mod unique;
 
 pub use clock::Clock;
 pub use context::{Abilities, CallContext, EVENTS_WAITING_MAX, Event, EventSink, Round};
@@ -53,4 +52,3 @@ pub use request::{
 };
 pub use revoked::RevocationWatch;
 pub use tool::Tool;
-pub use unique::is_unambiguous;

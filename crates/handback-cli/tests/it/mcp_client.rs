@@ -189,8 +189,13 @@ impl Client {
     }
 
     pub(crate) fn write(&mut self, message: &Value) {
+        self.write_line(&message.to_string());
+    }
+
+    /// Writes a line that need not be a message.
+    pub(crate) fn write_line(&mut self, line: &str) {
         let input = self.input.as_mut().unwrap();
-        writeln!(input, "{message}").unwrap();
+        writeln!(input, "{line}").unwrap();
         input.flush().unwrap();
     }
 

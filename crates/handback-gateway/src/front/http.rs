@@ -22,7 +22,8 @@ use handback_mcp::seal::EventIds;
 use handback_mcp::server::McpServer;
 use handback_mcp::wire::{Id, Message, Object};
 use handback_mcp::{Era, Front};
-use handback_tool::{Again, is_unambiguous};
+use handback_token::is_unambiguous;
+use handback_tool::Again;
 use handback_wire::header::decode;
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -42,7 +43,7 @@ use crate::retry::Delivery;
 use crate::session::Session;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::Answer;
-use crate::words::{self, INVALID_PARAMS, INVALID_REQUEST};
+use crate::words::{self, INVALID_PARAMS, INVALID_REQUEST, TWICE};
 
 /// The revision of the newer era that is spoken here.
 const REVISION: &str = "2026-07-28";
@@ -136,7 +137,7 @@ impl HttpFront {
             _ => Bytes::new(),
         };
         if !is_unambiguous(&body) {
-            return rpc_error(INVALID_REQUEST, "a member of the message is there twice");
+            return rpc_error(INVALID_REQUEST, TWICE);
         }
         let strange = async |parts, body: Bytes| {
             let request = Request::from_parts(parts, Full::new(body));

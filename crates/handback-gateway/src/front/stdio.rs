@@ -9,6 +9,7 @@ use handback_mcp::Era;
 use handback_mcp::bounds::MAX_BODY_BYTES;
 use handback_mcp::era::Envelope;
 use handback_mcp::wire::{Id, Message};
+use handback_token::is_unambiguous;
 use hyper::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
@@ -20,7 +21,7 @@ use crate::retry::Delivery;
 use crate::session::{CANCELLED, Session, request_id};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Raw};
-use crate::words::{self, INVALID_REQUEST};
+use crate::words::{self, INVALID_REQUEST, TWICE};
 
 /// Questions of the client that are under way at a time; it is not read any further meanwhile.
 const UNDER_WAY_MAX: usize = 256;
@@ -185,6 +186,14 @@ impl Client {
                 return self.say(answer_line(None, &Answer::Error(error))).await;
             }
         };
+        if !is_unambiguous(&line) {
+            let error = words::error(INVALID_REQUEST, TWICE, None);
+            // What is no request is not answered.
+            if let Message::Request { id, .. } = message {
+                self.say(answer_line(Some(id), &Answer::Error(error))).await;
+            }
+            return;
+        }
         match message {
             Message::Request { id, method, params } => {
                 let era = Envelope::read(&line).era(&HeaderMap::new());

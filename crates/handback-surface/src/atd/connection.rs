@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use handback_identity::Caller;
-use handback_token::{MAX_CONTEXT_FIELD_BYTES, Operation};
-use handback_tool::{Arguments, Continuation, Pipeline, Refusal, Request, Surface, is_unambiguous};
+use handback_token::{MAX_CONTEXT_FIELD_BYTES, Operation, is_unambiguous};
+use handback_tool::{Arguments, Continuation, Pipeline, Refusal, Request, Surface};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::watch;

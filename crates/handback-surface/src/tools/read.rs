@@ -1,8 +1,7 @@
 //! What requests say.
 
 use bytes::Bytes;
-use handback_token::{Cursor, Purpose as _};
-use handback_tool::is_unambiguous;
+use handback_token::{Cursor, Purpose as _, is_unambiguous};
 use hyper::Request;
 use hyper::body::Body;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName};

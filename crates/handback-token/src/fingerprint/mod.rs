@@ -2,6 +2,7 @@
 
 mod canonical;
 mod text;
+mod unique;
 
 use std::fmt;
 
@@ -11,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::encoding;
 
 pub use text::{FingerprintError, MAX_JSON_DEPTH};
+pub use unique::is_unambiguous;
 
 /// SHA-256 over the canonical JSON of a call's arguments: `docs/spec/tokens.md`, section 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

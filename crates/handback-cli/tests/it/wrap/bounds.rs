@@ -341,3 +341,23 @@ fn a_newer_client_hears_what_changes_at_an_older_server() {
     let changed = client.heard("notifications/tools/list_changed");
     assert_eq!(changed["_meta"][SUBSCRIPTION], id, "{changed}");
 }
+
+#[test]
+fn what_readers_differ_about_is_not_passed_on() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let odd = r#"{"n":1e999,"text":"a","text":"b"}"#;
+        client.write_line(&format!(
+            r#"{{"jsonrpc":"2.0","id":"twice","method":"tools/call","params":{{"name":"append","arguments":{odd}}}}}"#
+        ));
+        let told = client.receive();
+        assert_eq!(
+            (&told["id"], &told["error"]["code"]),
+            (&json!("twice"), &json!(-32600)),
+            "{told}"
+        );
+        assert_eq!(text(&client.call("look", &json!({"text": "x"}))), "x");
+        assert!(world.effects("append").is_empty());
+    }
+}

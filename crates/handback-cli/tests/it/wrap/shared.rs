@@ -235,10 +235,12 @@ fn nobody_puts_progress_into_the_call_of_another() {
         });
         served.world.until_effect("slow of alice");
         // Her question has one of the first numbers. What one reader takes for the token, another does
-        // not see: that it is there twice is found before anybody reads it.
+        // not see: that it is there twice is found before anybody reads it, also behind a number that
+        // some readers give up over.
         for number in 1..30 {
+            let odd = if number % 2 == 0 { "1" } else { "1e999" };
             let params = format!(
-                r#"{{"name":"slow","arguments":{{"text":"of bob"}},
+                r#"{{"name":"slow","arguments":{{"text":"of bob","n":{odd}}},
                     "_meta":{{"progressToken":0,"progressToken":{number}}}}}"#
             );
             let refused = bob.ask_text("tools/call", &params);
