@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::calls::says;
 use crate::catalog::member;
 use crate::gateway::REVISION;
 use crate::relay::{Ear, relayed};
@@ -142,20 +143,24 @@ async fn for_older(
         }
         _ => {}
     }
-    let mut params: Map<String, Value> = match &ask.params {
-        None => Map::new(),
-        Some(params) => {
-            serde_json::from_slice(params).map_err(|_| LineError::Protocol("no object"))?
-        }
+    let no_object = |message: &str| words::refused(INVALID_PARAMS, message, None);
+    let given = ask.params.clone().unwrap_or_else(|| Bytes::from_static(b"{}"));
+    let Some(mut params) = object(&given) else {
+        return Ok(no_object("the parameters are no object"));
     };
-    let meta = params.entry("_meta").or_insert_with(|| json!({}));
-    if let Some(meta) = meta.as_object_mut() {
-        meta.extend(session.meta(REVISION));
+    let of_client = session.meta(REVISION);
+    let said = params.get("_meta").unwrap_or("{}").to_owned();
+    let Some(mut meta) = object(said.as_bytes()) else {
+        return Ok(no_object("`_meta` is no object"));
+    };
+    for (name, value) in &of_client {
+        meta.set(name, value.to_string());
     }
+    params.set("_meta", meta.to_json());
     for number in 0..ROUNDS_MAX {
         let round = Ask {
             method: ask.method.clone(),
-            params: Some(Value::Object(params.clone()).to_string().into()),
+            params: Some(params.to_json().into()),
             headers: ask.headers.clone(),
             heard: None,
             time_limit: ask.time_limit,
@@ -164,32 +169,36 @@ async fn for_older(
         let answered = relayed(talk.clone(), line.clone(), round).await;
         // That nothing happened in this round says nothing of those before.
         let answer = answered.map_err(|why| if number == 0 { why } else { begun(why) })?;
-        let Some((requests, state)) = questions(&answer) else { return Ok(answer) };
-        let mut answers = Map::new();
-        for (name, request) in requests {
-            let method = request.get("method").and_then(Value::as_str).unwrap_or_default();
-            let asked = request.get("params").map(|params| Bytes::from(params.to_string()));
-            match session.ask_client(&talk.out, method, asked).await {
-                Some(Ok(answer)) => {
-                    let answer = serde_json::from_slice(&answer).unwrap_or_default();
-                    answers.insert(name, answer);
-                }
-                Some(Err(_)) => {
-                    let message = "the client did not answer what the server has to know";
-                    return Ok(words::tool_error(Era::Legacy, message, "unanswered"));
-                }
+        let Some(Questions { requests, state }) = Questions::of(&answer)? else {
+            return Ok(answer);
+        };
+        let mut answers = Object::default();
+        for Request { name, method, params: about } in &requests {
+            let answer = match session.ask_client(&talk.out, method, about.clone()).await {
+                Some(answer) => answer.ok().and_then(|json| String::from_utf8(json.into()).ok()),
                 // It is gone. What nobody was asked is no answer that a later try could be given.
                 None => return Err(LineError::Lost),
-            }
+            };
+            let Some(answer) = answer else {
+                let message = "the client did not answer what the server has to know";
+                return Ok(words::tool_error(Era::Legacy, message, "unanswered"));
+            };
+            answers.set(name, answer);
         }
-        params.insert("inputResponses".to_owned(), answers.into());
+        params.set("inputResponses", answers.to_json());
         match state {
-            Some(state) => drop(params.insert("requestState".to_owned(), state)),
+            Some(state) => params.set("requestState", state),
             None => drop(params.remove("requestState")),
         }
     }
     let message = "the server asks without end";
     Ok(words::tool_error(Era::Legacy, message, "too_many_rounds"))
+}
+
+/// The members of an object, if it is one that can be looked into.
+fn object(json: &[u8]) -> Option<Object<'_>> {
+    let raw: &RawValue = serde_json::from_slice(json).ok()?;
+    Object::read(raw).ok()
 }
 
 /// Remembers how much a client wants to have logged.
@@ -209,19 +218,53 @@ fn begun(why: LineError) -> LineError {
     if why.nothing_happened() { LineError::Lost } else { why }
 }
 
-/// What a result asks, and the state that goes with it.
-fn questions(answer: &Answer) -> Option<(Map<String, Value>, Option<Value>)> {
-    let Answer::Result(Raw::Memory(json)) = answer else { return None };
-    memchr::memmem::find(json, b"input_required")?;
-    let mut result: Map<String, Value> = serde_json::from_slice(json).ok()?;
-    if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
-        return None;
+/// What a result of a newer server asks its client.
+struct Questions {
+    requests: Vec<Request>,
+    /// The JSON of the state that goes with it.
+    state: Option<String>,
+}
+
+/// One of them.
+struct Request {
+    name: String,
+    method: String,
+    /// The JSON of its parameters.
+    params: Option<Bytes>,
+}
+
+impl Questions {
+    /// Nothing, if the result asks nothing. What it asks is not guessed at: a server that is answered
+    /// something else might act on it.
+    fn of(answer: &Answer) -> Result<Option<Self>, LineError> {
+        let Answer::Result(Raw::Memory(json)) = answer else { return Ok(None) };
+        if !says(json, b"input_required") {
+            return Ok(None);
+        }
+        let result = object(json);
+        let asks =
+            |result: &Object<'_>| result.text("resultType").as_deref() == Some("input_required");
+        let Some(result) = result.filter(asks) else { return Ok(None) };
+        let state = result.get("requestState").map(str::to_owned);
+        let requests = match result.get("inputRequests") {
+            None => Vec::new(),
+            Some(requests) => {
+                Self::read(requests).ok_or(LineError::Protocol("what it asks cannot be read"))?
+            }
+        };
+        Ok(Some(Self { requests, state }))
     }
-    let requests = match result.remove("inputRequests") {
-        Some(Value::Object(requests)) => requests,
-        _ => Map::new(),
-    };
-    Some((requests, result.remove("requestState")))
+
+    fn read(requests: &str) -> Option<Vec<Request>> {
+        let requests = object(requests.as_bytes())?;
+        let read = |name: &str| {
+            let request = object(requests.get(name)?.as_bytes())?;
+            let method = request.text("method")?.into_owned();
+            let params = request.get("params").map(|json| Bytes::from(json.to_owned()));
+            Some(Request { name: name.to_owned(), method, params })
+        };
+        requests.names().map(read).collect()
+    }
 }
 
 /// A newer client before an older server.

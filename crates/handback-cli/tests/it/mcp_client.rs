@@ -189,6 +189,11 @@ impl Client {
     }
 
     pub(crate) fn write(&mut self, message: &Value) {
+        self.write_line(&message.to_string());
+    }
+
+    /// Writes a message to the byte.
+    pub(crate) fn write_line(&mut self, message: &str) {
         let input = self.input.as_mut().unwrap();
         writeln!(input, "{message}").unwrap();
         input.flush().unwrap();

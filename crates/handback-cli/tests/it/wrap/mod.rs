@@ -5,6 +5,7 @@ mod budgets;
 mod callers;
 mod connect;
 mod environment;
+mod eras;
 mod follows;
 mod held;
 mod hops;
