@@ -214,7 +214,7 @@ fn set_level(session: &Session, level: Option<String>) -> Answer {
 
 /// Why there is no answer to a call that has begun: that something was not said now does not mean
 /// that nothing happened.
-fn begun(why: LineError) -> LineError {
+pub(crate) fn begun(why: LineError) -> LineError {
     if why.nothing_happened() { LineError::Lost } else { why }
 }
 
@@ -277,39 +277,50 @@ async fn for_newer(
     if ask.method == "server/discover" {
         return Ok(discovered(&line));
     }
+    // It was looked for before there was a line.
+    if let Some(name) = comes_back(talk.era, &ask) {
+        let state = TokenFingerprint::of(&name);
+        tracing::info!(%state, "a parked call is gone");
+        let message = "the call was given up while it waited for an answer: whether it had its effect \
+                       is not known";
+        return Ok(words::tool_error(Era::Modern, message, "ambiguous"));
+    }
+    let can = abilities(&ask);
+    let (sender, heard) = mpsc::channel(WAITING_MAX);
+    ask.heard = Some(sender);
+    let own = line.clone();
+    let call = UnderWay { heard, answer: tokio::spawn(async move { own.ask(ask).await }) };
+    waited(talk, line, call, can, parking).await
+}
+
+/// The name of the call that a newer client comes back to, if it was parked here. What a newer server
+/// gave out may look like it, and is not among them.
+pub(crate) fn comes_back(era: Era, ask: &Ask) -> Option<String> {
+    let params = ask.params.as_deref().filter(|_| era == Era::Modern)?;
+    if !says(params, PARKED.as_bytes()) {
+        return None;
+    }
+    let state = member(params, "requestState")?;
+    state.strip_prefix(PARKED).map(str::to_owned)
+}
+
+/// A call that was parked goes on, on the line that it was made on: there may be another one by now, or
+/// none. Nothing, if there is no such call of this client.
+pub(crate) async fn gone_on(
+    talk: Talk,
+    name: &str,
+    ask: &Ask,
+    parking: &Parking,
+) -> Option<Result<Answer, LineError>> {
     let owner = talk.caller.principal().binding();
-    let params = ask.params.clone().unwrap_or_default();
-    // Only these have answers that ask.
-    let can = match ask.method.as_str() {
-        "tools/call" | "prompts/get" | "resources/read" => abilities(&params),
-        _ => Value::Null,
-    };
-    let state = member(&params, "requestState");
-    let parked = state.as_deref().and_then(|state| state.strip_prefix(PARKED));
-    let call = match parked {
-        None => {
-            let (sender, heard) = mpsc::channel(WAITING_MAX);
-            ask.heard = Some(sender);
-            let own = line.clone();
-            UnderWay { heard, answer: tokio::spawn(async move { own.ask(ask).await }) }
-        }
-        Some(name) => {
-            let Some(parked) = parking.take(name, &owner) else {
-                let state = TokenFingerprint::of(name);
-                tracing::info!(%state, "a parked call is gone");
-                let message = "the call was given up while it waited for an answer: whether it had \
-                               its effect is not known";
-                return Ok(words::tool_error(Era::Modern, message, "ambiguous"));
-            };
-            let Parked { call, asked, line, .. } = parked;
-            let with = response(&params).ok_or_else(|| {
-                words::error(INVALID_PARAMS, "there is no answer to what was asked", None)
-            });
-            line.answer(asked, with).await.map_err(begun)?;
-            call
-        }
-    };
-    waited(talk, line, call, (can, owner), parking).await
+    let Parked { call, asked, line, .. } = parking.take(name, &owner)?;
+    let with = response(ask).ok_or_else(|| {
+        words::error(INVALID_PARAMS, "there is no answer to what was asked", None)
+    });
+    if let Err(why) = line.answer(asked, with).await {
+        return Some(Err(begun(why)));
+    }
+    Some(waited(talk, line, call, abilities(ask), parking).await.map_err(begun))
 }
 
 /// Waits for the answer of an older server, or for what it asks before.
@@ -317,9 +328,10 @@ async fn waited(
     talk: Talk,
     line: Line,
     mut call: UnderWay,
-    (can, owner): (Value, String),
+    can: Value,
     parking: &Parking,
 ) -> Result<Answer, LineError> {
+    let owner = talk.caller.principal().binding();
     let mut ear = Ear::of(&talk);
     loop {
         let heard = tokio::select! {
@@ -373,20 +385,24 @@ async fn waited(
     }
 }
 
-/// What a client can be asked.
-fn abilities(params: &[u8]) -> Value {
-    let params: Value = serde_json::from_slice(params).unwrap_or_default();
-    let meta =
-        params.get("_meta").and_then(|meta| meta.get("io.modelcontextprotocol/clientCapabilities"));
-    meta.cloned().unwrap_or_default()
+/// What a client can be asked in an answer to this.
+fn abilities(ask: &Ask) -> Value {
+    // Only these have answers that ask.
+    if !matches!(ask.method.as_str(), "tools/call" | "prompts/get" | "resources/read") {
+        return Value::Null;
+    }
+    let said = || {
+        let params = object(ask.params.as_deref()?)?;
+        let meta = object(params.get("_meta")?.as_bytes())?;
+        serde_json::from_str(meta.get("io.modelcontextprotocol/clientCapabilities")?).ok()
+    };
+    said().unwrap_or_default()
 }
 
 /// The answer of a client to the question of a parked call.
-fn response(params: &[u8]) -> Option<Bytes> {
-    let raw: &RawValue = serde_json::from_slice(params).ok()?;
-    let params = Object::read(raw).ok()?;
-    let answers: &RawValue = serde_json::from_str(params.get("inputResponses")?).ok()?;
-    let answers = Object::read(answers).ok()?;
+fn response(ask: &Ask) -> Option<Bytes> {
+    let params = object(ask.params.as_deref()?)?;
+    let answers = object(params.get("inputResponses")?.as_bytes())?;
     answers.get(QUESTION).map(|answer| Bytes::copy_from_slice(answer.as_bytes()))
 }
 
@@ -467,4 +483,166 @@ pub(crate) fn welcomed(discovered: &[u8], initialize: &[u8]) -> Option<Bytes> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use handback_identity::UnixPeers;
+    use tokio::io::{
+        AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf,
+        WriteHalf,
+    };
+
+    use super::*;
+    use crate::retry::Delivery;
+
+    /// An older server, which does what a test says.
+    struct Server {
+        heard: Lines<BufReader<ReadHalf<DuplexStream>>>,
+        output: WriteHalf<DuplexStream>,
+    }
+
+    impl Server {
+        /// It, and a line to it.
+        fn start() -> (Self, Line) {
+            let (ours, theirs) = tokio::io::duplex(64 << 10);
+            let (input, output) = tokio::io::split(theirs);
+            (Self { heard: BufReader::new(input).lines(), output }, Line::bridged(ours))
+        }
+
+        async fn next(&mut self) -> Value {
+            let line = self.heard.next_line().await.unwrap().unwrap();
+            serde_json::from_str(&line).unwrap()
+        }
+
+        async fn say(&mut self, message: &Value) {
+            self.output.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        }
+
+        /// Asks its client something.
+        async fn asks(&mut self, id: &str) {
+            let params = json!({"message": id});
+            let (method, version) = ("elicitation/create", "2.0");
+            let question = json!({"jsonrpc": version, "id": id, "method": method, "params": params});
+            self.say(&question).await;
+        }
+
+        /// Answers a call.
+        async fn ends(&mut self, call: &Value) {
+            let result = json!({"content": []});
+            self.say(&json!({"jsonrpc": "2.0", "id": call["id"], "result": result})).await;
+        }
+    }
+
+    fn talk() -> Talk {
+        let caller = UnixPeers::new("test").unwrap().caller(1);
+        let (out, _) = mpsc::channel(1);
+        let delivery = Delivery::default();
+        Talk { caller, era: Era::Modern, out, session: None, delivery }
+    }
+
+    /// A call of a client that can be asked, with more in its parameters.
+    fn call(more: Value) -> Ask {
+        let meta = json!({"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}});
+        let mut params = json!({"name": "act", "arguments": {}, "_meta": meta});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Ask {
+            method: "tools/call".to_owned(),
+            params: Some(params.to_string().into()),
+            headers: Vec::new(),
+            heard: None,
+            time_limit: None,
+            subscription: None,
+        }
+    }
+
+    /// The next round of a call that is parked under this state, with an answer.
+    fn back(state: &str) -> Ask {
+        let answers = json!({QUESTION: {"action": "accept"}});
+        call(json!({"requestState": state, "inputResponses": answers}))
+    }
+
+    fn result(answered: Result<Answer, LineError>) -> Value {
+        match answered {
+            Ok(Answer::Result(raw)) => serde_json::from_slice(&raw.whole().unwrap()).unwrap(),
+            other => panic!("a result: {other:?}"),
+        }
+    }
+
+    /// What is asked in a result, and its state.
+    #[track_caller]
+    fn asked(result: &Value) -> (&str, &str) {
+        assert_eq!(result["resultType"], "input_required", "{result}");
+        let question = &result["inputRequests"][QUESTION]["params"]["message"];
+        (question.as_str().unwrap(), result["requestState"].as_str().unwrap())
+    }
+
+    /// A call that is parked: what its client is told, and as what the server knows it.
+    async fn park(server: &mut Server, line: &Line, parking: &Parking, id: &str) -> (Value, Value) {
+        let asking = async {
+            let call = server.next().await;
+            server.asks(id).await;
+            call
+        };
+        let first = for_newer(talk(), line.clone(), call(json!({})), parking);
+        let (told, of_server) = tokio::join!(first, asking);
+        (result(told), of_server)
+    }
+
+    /// Comes back to a parked call.
+    async fn comes_with(ask: Ask, parking: &Parking) -> Option<Result<Answer, LineError>> {
+        let name = comes_back(Era::Modern, &ask).unwrap();
+        gone_on(talk(), &name, &ask, parking).await
+    }
+
+    #[tokio::test]
+    async fn a_parked_call_goes_on_where_it_was_made() {
+        let parking = Parking::default();
+        let (mut server, line) = Server::start();
+        let (first, of_server) = park(&mut server, &line, &parking, "one").await;
+        let (question, state) = asked(&first);
+        assert_eq!(question, "one");
+        // Whoever has the line now, the call keeps it.
+        drop(line);
+        let asking = async {
+            let answer = server.next().await;
+            assert_eq!((&answer["id"], &answer["result"]["action"]), (&json!("one"), &json!("accept")));
+            server.asks("two").await;
+        };
+        let (second, ()) = tokio::join!(comes_with(back(state), &parking), asking);
+        let second = result(second.unwrap());
+        let (question, state) = asked(&second);
+        assert_eq!(question, "two");
+        let ending = async {
+            assert_eq!(server.next().await["id"], "two");
+            server.ends(&of_server).await;
+        };
+        let (third, ()) = tokio::join!(comes_with(back(state), &parking), ending);
+        assert_eq!(result(third.unwrap())["resultType"], "complete");
+        assert!(comes_with(back(state), &parking).await.is_none(), "there is nothing to come back to");
+    }
+
+    #[tokio::test]
+    async fn of_a_parked_call_whose_server_is_gone_nobody_knows() {
+        let parking = Parking::default();
+        let (mut server, line) = Server::start();
+        let (first, _) = park(&mut server, &line, &parking, "one").await;
+        drop(server);
+        line.closed().await;
+        let answered = comes_with(back(asked(&first).1), &parking).await.unwrap();
+        assert_eq!(answered.unwrap_err(), LineError::Lost);
+    }
+
+    #[tokio::test]
+    async fn a_parked_call_is_nothing_to_another_caller() {
+        let parking = Parking::default();
+        let (mut server, line) = Server::start();
+        let (first, _) = park(&mut server, &line, &parking, "one").await;
+        let ask = back(asked(&first).1);
+        let name = comes_back(Era::Modern, &ask).unwrap();
+        let caller = UnixPeers::new("test").unwrap().caller(2);
+        let other = Talk { caller, ..talk() };
+        assert!(gone_on(other, &name, &ask, &parking).await.is_none());
+        assert!(parking.take(&name, &talk().caller.principal().binding()).is_some());
+    }
 }

@@ -268,6 +268,17 @@ impl Line {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// A line of the older era to whoever is at the other end of a pipe, for a client of the newer one.
+    #[cfg(test)]
+    pub(crate) fn bridged(pipe: tokio::io::DuplexStream) -> Self {
+        let (spontaneous, _) = mpsc::channel(1);
+        let era = Era::Legacy;
+        let stdio = Stdio::over("test", tokio::io::split(pipe), era, spontaneous);
+        stdio.ears().only_in_calls();
+        let (way, time_limit) = (Way::Stdio(stdio), OWN_TIME_LIMIT);
+        Self { inner: Arc::new(Inner { way, era, hello: None, time_limit, is_shared: false }) }
+    }
+
     /// Whether another one is the same.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)

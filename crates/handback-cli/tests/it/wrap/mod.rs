@@ -13,6 +13,7 @@ mod killed;
 mod large;
 mod leaving;
 mod metrics;
+mod parked;
 mod references;
 mod retries;
 mod sessions;
