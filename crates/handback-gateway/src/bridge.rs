@@ -30,7 +30,7 @@ use crate::relay::{Ear, relayed};
 use crate::session::{CANCELLED, Session};
 use crate::talk::{Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError, Raw};
-use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
+use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// How much can be logged.
 const LEVELS: [&str; 8] =
@@ -50,6 +50,9 @@ const PARKED: &str = "parked:";
 
 /// The name of the one question that a parked call asks at a time.
 const QUESTION: &str = "question";
+
+/// What a server is told whose question has no room to wait for an answer.
+const NO_ROOM: &str = "too many calls of this client wait for its answers";
 
 /// Calls that wait for their callers.
 #[derive(Debug, Default)]
@@ -80,12 +83,12 @@ impl Drop for UnderWay {
 }
 
 impl Parking {
-    /// Parks a call; gives its state. Nothing, if the caller has too many.
-    fn park(&self, parked: Parked) -> Option<String> {
+    /// Parks a call; gives its state. The call itself, if its caller has too many.
+    fn park(&self, parked: Parked) -> Result<String, Parked> {
         let mut all = lock(&self.0);
         let of_owner = all.values().filter(|other| other.owner == parked.owner).count();
         if of_owner >= PARKED_MAX {
-            return None;
+            return Err(parked);
         }
         let name = format!("{:032x}", rand::rng().random::<u128>());
         let state = format!("{PARKED}{name}");
@@ -98,7 +101,7 @@ impl Parking {
             let given_up = parking.upgrade().and_then(|all| lock(&all).remove(&name));
             drop(given_up);
         });
-        Some(state)
+        Ok(state)
     }
 
     fn take(&self, name: &str, owner: &str) -> Option<Parked> {
@@ -281,9 +284,7 @@ async fn for_newer(
     if let Some(name) = comes_back(talk.era, &ask) {
         let state = TokenFingerprint::of(&name);
         tracing::info!(%state, "a parked call is gone");
-        let message = "the call was given up while it waited for an answer: whether it had its effect \
-                       is not known";
-        return Ok(words::tool_error(Era::Modern, message, "ambiguous"));
+        return Err(LineError::GivenUp);
     }
     let can = abilities(&ask);
     let (sender, heard) = mpsc::channel(WAITING_MAX);
@@ -364,12 +365,17 @@ async fn waited(
                 }
                 let params: Option<Value> =
                     params.and_then(|params| serde_json::from_slice(&params).ok());
+                let owner = owner.clone();
                 let parked = Parked { owner, call, asked: id, line: line.clone() };
-                let Some(state) = parking.park(parked) else {
-                    // The call has begun, and goes no further.
-                    let message = "too many calls wait for answers: whether this one had its effect \
-                                   is not known";
-                    return Ok(words::tool_error(Era::Modern, message, "ambiguous"));
+                let state = match parking.park(parked) {
+                    Ok(state) => state,
+                    // The call has begun, and what comes of it without an answer is the server's to say.
+                    Err(Parked { call: own, asked, .. }) => {
+                        call = own;
+                        let error = words::error(INTERNAL_ERROR, NO_ROOM, None);
+                        line.answer(asked, Err(error)).await.map_err(begun)?;
+                        continue;
+                    }
                 };
                 let mut request = json!({"method": method});
                 if let (Some(params), Some(request)) = (params, request.as_object_mut()) {
@@ -631,6 +637,71 @@ mod tests {
         line.closed().await;
         let answered = comes_with(back(asked(&first).1), &parking).await.unwrap();
         assert_eq!(answered.unwrap_err(), LineError::Lost);
+    }
+
+    #[tokio::test]
+    async fn who_comes_back_to_a_call_that_is_gone_is_told_that_it_was_given_up() {
+        let (_server, line) = Server::start();
+        let ask = back("parked:00000000000000000000000000000000");
+        let answered = for_newer(talk(), line, ask, &Parking::default()).await;
+        assert_eq!(answered.unwrap_err(), LineError::GivenUp);
+    }
+
+    #[tokio::test]
+    async fn a_question_that_has_no_room_to_wait_is_refused_and_its_call_goes_on() {
+        let parking = Parking::default();
+        let mut parked = Vec::new();
+        for number in 0..PARKED_MAX {
+            let (mut server, line) = Server::start();
+            let (told, _) = park(&mut server, &line, &parking, &format!("q{number}")).await;
+            asked(&told);
+            parked.push((server, told));
+        }
+        let (mut server, line) = Server::start();
+        let ending = async {
+            let call = server.next().await;
+            server.asks("one too many").await;
+            let refused = server.next().await;
+            assert_eq!(refused["id"], "one too many");
+            assert_eq!(refused["error"]["code"], INTERNAL_ERROR, "{refused}");
+            server.ends(&call).await;
+        };
+        let last = for_newer(talk(), line, call(json!({})), &parking);
+        let (told, ()) = tokio::join!(last, ending);
+        assert_eq!(result(told)["resultType"], "complete", "what the server made of it");
+        // Another caller has room, and so has this one again once somebody was answered.
+        let (mut server, line) = Server::start();
+        let caller = UnixPeers::new("test").unwrap().caller(2);
+        let others = async {
+            server.next().await;
+            server.asks("of another").await;
+        };
+        let other = for_newer(Talk { caller, ..talk() }, line, call(json!({})), &parking);
+        let (told, ()) = tokio::join!(other, others);
+        assert_eq!(asked(&result(told)).0, "of another");
+        let (mut first, told) = parked.remove(0);
+        let answering = async {
+            first.next().await;
+            first.asks("again").await;
+        };
+        let (told, ()) = tokio::join!(comes_with(back(asked(&told).1), &parking), answering);
+        assert_eq!(asked(&result(told.unwrap())).0, "again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_whose_client_does_not_come_back_is_given_up() {
+        let parking = Parking::default();
+        let (mut server, line) = Server::start();
+        let (told, call) = park(&mut server, &line, &parking, "one").await;
+        let (_, state) = asked(&told);
+        sleep(PARKED_TIME - Duration::from_secs(1)).await;
+        let name = state.strip_prefix(PARKED).unwrap();
+        assert!(lock(&parking.0).contains_key(name), "there is time left");
+        sleep(Duration::from_secs(2)).await;
+        let cancelled = server.next().await;
+        assert_eq!(cancelled["method"], CANCELLED, "{cancelled}");
+        assert_eq!(cancelled["params"]["requestId"], call["id"]);
+        assert!(comes_with(back(state), &parking).await.is_none());
     }
 
     #[tokio::test]

@@ -102,6 +102,9 @@ pub enum LineError {
     /// It may have been asked, and did not answer.
     #[error("the upstream went away before it answered")]
     Lost,
+    /// It was asked, and the call given up while it waited for an answer of its client.
+    #[error("the call was given up while it waited for an answer")]
+    GivenUp,
     /// It took longer than it may.
     #[error("the upstream took longer than it may")]
     TimedOut,

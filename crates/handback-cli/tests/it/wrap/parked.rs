@@ -39,6 +39,7 @@ fn back(call: &Value, asked: &Value) -> Value {
 fn is_unknown(told: &Value, reason: &str) {
     assert_eq!(told["_meta"]["dev.handback/reason"], reason, "{told}");
     assert_eq!(told["isError"], true, "{told}");
+    assert!(told["_meta"]["dev.handback/replayed"].is_null(), "that is no answer: {told}");
     assert!(text(told).ends_with("is not known"), "{told}");
 }
 
@@ -57,6 +58,25 @@ fn of_a_parked_call_whose_program_is_gone_nobody_knows() {
         is_unknown(&told, if key.is_some() { "ambiguous" } else { "lost" });
         if key.is_some() {
             is_unknown(&client.ask("tools/call", back), "ambiguous");
+        }
+        assert_eq!((world.effects("asks").len(), world.effects("confirm").len()), (1, 0));
+    }
+}
+
+#[test]
+fn of_a_parked_call_nobody_knows_after_a_restart() {
+    for key in KEYS {
+        let world = World::speaking("older");
+        let mut client = world.client(Era::Newest);
+        let call = confirm(key);
+        let asked = client.ask("tools/call", call.clone());
+        client.kill();
+        for _ in 0..2 {
+            let mut client = world.client(Era::Newest);
+            for _ in 0..2 {
+                is_unknown(&client.ask("tools/call", back(&call, &asked)), "ambiguous");
+            }
+            client.kill();
         }
         assert_eq!((world.effects("asks").len(), world.effects("confirm").len()), (1, 0));
     }
