@@ -63,8 +63,10 @@ pub(crate) struct Parking(Arc<Mutex<HashMap<String, Parked>>>);
 struct Parked {
     owner: String,
     call: UnderWay,
-    /// What the upstream asked.
+    /// What the upstream knows its question by.
     asked: Id<'static>,
+    /// The JSON of the question, as the caller gets it.
+    question: String,
     line: Line,
 }
 
@@ -83,15 +85,15 @@ impl Drop for UnderWay {
 }
 
 impl Parking {
-    /// Parks a call; gives its state. The call itself, if its caller has too many.
-    fn park(&self, parked: Parked) -> Result<String, Parked> {
+    /// Parks a call; gives what its caller is asked. The call itself, if its caller has too many.
+    fn park(&self, parked: Parked) -> Result<Answer, Parked> {
         let mut all = lock(&self.0);
         let of_owner = all.values().filter(|other| other.owner == parked.owner).count();
         if of_owner >= PARKED_MAX {
             return Err(parked);
         }
         let name = format!("{:032x}", rand::rng().random::<u128>());
-        let state = format!("{PARKED}{name}");
+        let asks = parked.asks(&name);
         all.insert(name.clone(), parked);
         drop(all);
         let parking = Arc::downgrade(&self.0);
@@ -101,13 +103,30 @@ impl Parking {
             let given_up = parking.upgrade().and_then(|all| lock(&all).remove(&name));
             drop(given_up);
         });
-        Ok(state)
+        Ok(asks)
+    }
+
+    /// What the caller of a parked call is asked.
+    fn asks(&self, name: &str, owner: &str) -> Option<Answer> {
+        let all = lock(&self.0);
+        all.get(name).filter(|parked| parked.owner == owner).map(|parked| parked.asks(name))
     }
 
     fn take(&self, name: &str, owner: &str) -> Option<Parked> {
         let mut all = lock(&self.0);
         let is_own = all.get(name).is_some_and(|parked| parked.owner == owner);
         if is_own { all.remove(name) } else { None }
+    }
+}
+
+impl Parked {
+    /// The question and the state to come back with, for a call that is parked under this name.
+    fn asks(&self, name: &str) -> Answer {
+        let question = &self.question;
+        let json = format!(
+            r#"{{"resultType":"input_required","inputRequests":{{"{QUESTION}":{question}}},"requestState":"{PARKED}{name}"}}"#
+        );
+        Answer::Result(Raw::Memory(json.into()))
     }
 }
 
@@ -314,11 +333,10 @@ pub(crate) async fn gone_on(
     parking: &Parking,
 ) -> Option<Result<Answer, LineError>> {
     let owner = talk.caller.principal().binding();
+    // Without an answer it is not used up: the client is asked the same again.
+    let Some(with) = response(ask) else { return parking.asks(name, &owner).map(Ok) };
     let Parked { call, asked, line, .. } = parking.take(name, &owner)?;
-    let with = response(ask).ok_or_else(|| {
-        words::error(INVALID_PARAMS, "there is no answer to what was asked", None)
-    });
-    if let Err(why) = line.answer(asked, with).await {
+    if let Err(why) = line.answer(asked, Ok(with)).await {
         return Some(Err(begun(why)));
     }
     Some(waited(talk, line, call, abilities(ask), parking).await.map_err(begun))
@@ -363,31 +381,29 @@ async fn waited(
                     line.answer(id, Err(error)).await.map_err(begun)?;
                     continue;
                 }
-                let params: Option<Value> =
-                    params.and_then(|params| serde_json::from_slice(&params).ok());
+                let question = question(&method, params.as_deref());
                 let owner = owner.clone();
-                let parked = Parked { owner, call, asked: id, line: line.clone() };
-                let state = match parking.park(parked) {
-                    Ok(state) => state,
+                let parked = Parked { owner, call, asked: id, question, line: line.clone() };
+                match parking.park(parked) {
+                    Ok(asks) => return Ok(asks),
                     // The call has begun, and what comes of it without an answer is the server's to say.
                     Err(Parked { call: own, asked, .. }) => {
                         call = own;
                         let error = words::error(INTERNAL_ERROR, NO_ROOM, None);
                         line.answer(asked, Err(error)).await.map_err(begun)?;
-                        continue;
                     }
-                };
-                let mut request = json!({"method": method});
-                if let (Some(params), Some(request)) = (params, request.as_object_mut()) {
-                    request.insert("params".to_owned(), params);
                 }
-                return Ok(words::result(&json!({
-                    "resultType": "input_required",
-                    "inputRequests": {QUESTION: request},
-                    "requestState": state,
-                })));
             }
         }
+    }
+}
+
+/// The JSON of a question of an older server, as a newer client is asked it.
+fn question(method: &str, params: Option<&[u8]>) -> String {
+    let method = Value::from(method);
+    match params.and_then(|params| std::str::from_utf8(params).ok()) {
+        Some(params) => format!(r#"{{"method":{method},"params":{params}}}"#),
+        None => format!(r#"{{"method":{method}}}"#),
     }
 }
 
@@ -626,6 +642,32 @@ mod tests {
         let (third, ()) = tokio::join!(comes_with(back(state), &parking), ending);
         assert_eq!(result(third.unwrap())["resultType"], "complete");
         assert!(comes_with(back(state), &parking).await.is_none(), "there is nothing to come back to");
+    }
+
+    #[tokio::test]
+    async fn who_comes_back_without_an_answer_is_asked_again() {
+        let parking = Parking::default();
+        let (mut server, line) = Server::start();
+        let (first, of_server) = park(&mut server, &line, &parking, "one").await;
+        let (_, state) = asked(&first);
+        for answers in [Value::Null, json!([]), json!({}), json!({"other": {"action": "accept"}})] {
+            let bare = call(json!({"requestState": state, "inputResponses": answers}));
+            assert_eq!(result(comes_with(bare, &parking).await.unwrap()), first);
+        }
+        let ending = async {
+            assert_eq!(server.next().await["result"]["action"], "accept", "it was told nothing else");
+            server.ends(&of_server).await;
+        };
+        let (told, ()) = tokio::join!(comes_with(back(state), &parking), ending);
+        assert_eq!(result(told.unwrap())["resultType"], "complete");
+    }
+
+    #[test]
+    fn a_question_is_asked_as_it_is_written() {
+        let asked = question("elicitation/create", Some(br#"{"b":1e2,"a":12345678901234567890}"#));
+        let params = r#"{"b":1e2,"a":12345678901234567890}"#;
+        assert_eq!(asked, format!(r#"{{"method":"elicitation/create","params":{params}}}"#));
+        assert_eq!(question("roots/list", None), r#"{"method":"roots/list"}"#);
     }
 
     #[tokio::test]

@@ -81,3 +81,26 @@ fn of_a_parked_call_nobody_knows_after_a_restart() {
         assert_eq!((world.effects("asks").len(), world.effects("confirm").len()), (1, 0));
     }
 }
+
+#[test]
+fn who_comes_back_without_an_answer_is_asked_again() {
+    for key in KEYS {
+        let world = World::speaking("older");
+        let mut client = world.client(Era::Newest);
+        let call = confirm(key);
+        let mut asked = client.ask("tools/call", call.clone());
+        for answers in [Value::Null, json!({}), json!({"other": {"action": "accept"}})] {
+            let mut bare = with_state(&call, &asked);
+            if !answers.is_null() {
+                bare["inputResponses"] = answers;
+            }
+            let again = client.ask("tools/call", bare);
+            assert_eq!(again["inputRequests"], asked["inputRequests"], "{again}");
+            asked = again;
+        }
+        let confirmed = client.ask("tools/call", back(&call, &asked));
+        assert_eq!(text(&confirmed), "confirmed", "{confirmed}");
+        assert_eq!(world.effects("confirm"), ["confirm accept"]);
+        assert!(world.effects("refused").is_empty(), "the server was told nothing before");
+    }
+}
