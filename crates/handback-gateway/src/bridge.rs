@@ -25,6 +25,7 @@ use tokio::time::sleep;
 
 use crate::calls::says;
 use crate::catalog::member;
+use crate::complete::completed;
 use crate::gateway::REVISION;
 use crate::relay::{Ear, relayed};
 use crate::session::{CANCELLED, Session};
@@ -358,7 +359,7 @@ async fn waited(
             Some(heard) = call.heard.recv() => heard,
             answer = &mut call.answer => {
                 return match answer {
-                    Ok(answer) => answer.map(completed),
+                    Ok(answer) => Ok(completed(answer?).await),
                     Err(_) => Err(LineError::Lost),
                 };
             }
@@ -426,27 +427,6 @@ fn response(ask: &Ask) -> Option<Bytes> {
     let params = object(ask.params.as_deref()?)?;
     let answers = object(params.get("inputResponses")?.as_bytes())?;
     answers.get(QUESTION).map(|answer| Bytes::copy_from_slice(answer.as_bytes()))
-}
-
-/// A result of an older server, as newer clients know it.
-fn completed(answer: Answer) -> Answer {
-    let Answer::Result(Raw::Memory(json)) = &answer else { return answer };
-    let whole = || {
-        let raw: &RawValue = serde_json::from_slice(json).ok()?;
-        let mut result = Object::read(raw).ok()?;
-        if result.get("resultType").is_none() {
-            result.set("resultType", "\"complete\"".to_owned());
-        }
-        let is_kept = ["tools", "prompts", "resources", "resourceTemplates", "contents"]
-            .iter()
-            .any(|member| result.get(member).is_some());
-        if is_kept && result.get("ttlMs").is_none() {
-            result.set("ttlMs", "0".to_owned());
-            result.set("cacheScope", "\"private\"".to_owned());
-        }
-        Some(Answer::Result(Raw::Memory(result.to_json().into())))
-    };
-    whole().unwrap_or(answer)
 }
 
 /// What an older server said of itself, as newer clients ask for it.

@@ -110,3 +110,18 @@ fn a_newer_server_completes_for_an_older_client() {
     let told = client.ask("completion/complete", json!({"ref": about, "argument": argument}));
     assert_eq!(told["completion"]["values"], json!(["world"]), "{told}");
 }
+
+#[test]
+fn a_large_result_of_an_older_server_is_whole_to_a_newer_client() {
+    // In memory, and in a file.
+    for bytes in [1_000_000, 9 << 20] {
+        for budget in ["40KiB", "unlimited"] {
+            let world = World::speaking("older");
+            let mut client = world.client_with(Era::Newest, &["--budget", budget], json!({}));
+            let result = client.call("document", &json!({"bytes": bytes}));
+            assert_eq!(result["resultType"], "complete", "{bytes}, {budget}");
+            let is_held = result["_meta"]["dev.handback/held"].is_array();
+            assert_eq!(is_held, budget != "unlimited", "{bytes}, {budget}");
+        }
+    }
+}
