@@ -27,13 +27,17 @@ use crate::calls::says;
 use crate::catalog::member;
 use crate::complete::completed;
 use crate::gateway::REVISION;
+use crate::listening::{LISTS, UPDATED};
 use crate::relay::{Ear, relayed};
 use crate::session::{CANCELLED, Session};
 use crate::talk::{Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError, Raw};
 use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 
-/// How much can be logged.
+/// How a server tells what it logs.
+const LOGGED: &str = "notifications/message";
+
+/// How much can be logged, the least that is at stake first.
 const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
@@ -131,16 +135,24 @@ impl Parked {
     }
 }
 
+/// What is around the call of a newer client before an older server.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) parking: &'a Parking,
+    /// Hears what is said beside the call, and is for those who listen: what has changed.
+    pub(crate) listeners: &'a (dyn Fn(String, Option<Bytes>) + Send + Sync),
+}
+
 /// Asks, whatever the eras of the two are.
 pub(crate) async fn asked(
     talk: Talk,
     (which, line): (usize, Line),
     ask: Ask,
-    parking: &Parking,
+    around: Around<'_>,
 ) -> Result<Answer, LineError> {
     match (talk.era, line.era()) {
         (Era::Legacy, Era::Modern) => for_older(talk, (which, line), ask).await,
-        (Era::Modern, Era::Legacy) => for_newer(talk, line, ask, parking).await,
+        (Era::Modern, Era::Legacy) => for_newer(talk, line, ask, around).await,
         _ => relayed(talk, line, ask).await,
     }
 }
@@ -226,7 +238,7 @@ fn object(json: &[u8]) -> Option<Object<'_>> {
 
 /// Remembers how much a client wants to have logged.
 fn set_level(session: &Session, level: Option<String>) -> Answer {
-    match level.filter(|level| LEVELS.contains(&level.as_str())) {
+    match level.filter(|level| level_number(level).is_some()) {
         Some(level) => {
             session.set_level(level);
             words::result(&json!({}))
@@ -295,7 +307,7 @@ async fn for_newer(
     talk: Talk,
     line: Line,
     mut ask: Ask,
-    parking: &Parking,
+    around: Around<'_>,
 ) -> Result<Answer, LineError> {
     if ask.method == "server/discover" {
         return Ok(discovered(&line));
@@ -306,12 +318,12 @@ async fn for_newer(
         tracing::info!(%state, "a parked call is gone");
         return Err(LineError::GivenUp);
     }
-    let can = abilities(&ask);
+    let client = SaidOfClient::in_question(&ask);
     let (sender, heard) = mpsc::channel(WAITING_MAX);
     ask.heard = Some(sender);
     let own = line.clone();
     let call = UnderWay { heard, answer: tokio::spawn(async move { own.ask(ask).await }) };
-    waited(talk, line, call, can, parking).await
+    waited(talk, line, call, client, around).await
 }
 
 /// The name of the call that a newer client comes back to, if it was parked here. What a newer server
@@ -331,16 +343,17 @@ pub(crate) async fn gone_on(
     talk: Talk,
     name: &str,
     ask: &Ask,
-    parking: &Parking,
+    around: Around<'_>,
 ) -> Option<Result<Answer, LineError>> {
     let owner = talk.caller.principal().binding();
     // Without an answer it is not used up: the client is asked the same again.
-    let Some(with) = response(ask) else { return parking.asks(name, &owner).map(Ok) };
-    let Parked { call, asked, line, .. } = parking.take(name, &owner)?;
+    let Some(with) = response(ask) else { return around.parking.asks(name, &owner).map(Ok) };
+    let Parked { call, asked, line, .. } = around.parking.take(name, &owner)?;
     if let Err(why) = line.answer(asked, Ok(with)).await {
         return Some(Err(begun(why)));
     }
-    Some(waited(talk, line, call, abilities(ask), parking).await.map_err(begun))
+    let client = SaidOfClient::in_question(ask);
+    Some(waited(talk, line, call, client, around).await.map_err(begun))
 }
 
 /// Waits for the answer of an older server, or for what it asks before.
@@ -348,8 +361,8 @@ async fn waited(
     talk: Talk,
     line: Line,
     mut call: UnderWay,
-    can: Value,
-    parking: &Parking,
+    client: SaidOfClient,
+    around: Around<'_>,
 ) -> Result<Answer, LineError> {
     let owner = talk.caller.principal().binding();
     let mut ear = Ear::of(&talk);
@@ -367,17 +380,16 @@ async fn waited(
         match heard {
             // What it takes back was answered, or the call is parked by it.
             Heard::Notification { method, .. } if method == CANCELLED => {}
+            Heard::Notification { method, params } if is_of_change(&method) => {
+                (around.listeners)(method, params);
+            }
             Heard::Notification { method, params } => {
-                ear.tell(&talk, ToClient::Notification { method, params }).await;
+                if method != LOGGED || client.wants_logged(params.as_deref()) {
+                    ear.tell(&talk, ToClient::Notification { method, params }).await;
+                }
             }
             Heard::Request { id, method, params } => {
-                let ability = match method.as_str() {
-                    "elicitation/create" => "elicitation",
-                    "sampling/createMessage" => "sampling",
-                    "roots/list" => "roots",
-                    _ => "",
-                };
-                if can.get(ability).is_none() {
+                if !client.can_be_asked(&method) {
                     let error = words::error(METHOD_NOT_FOUND, "the client cannot be asked", None);
                     line.answer(id, Err(error)).await.map_err(begun)?;
                     continue;
@@ -385,7 +397,7 @@ async fn waited(
                 let question = question(&method, params.as_deref());
                 let owner = owner.clone();
                 let parked = Parked { owner, call, asked: id, question, line: line.clone() };
-                match parking.park(parked) {
+                match around.parking.park(parked) {
                     Ok(asks) => return Ok(asks),
                     // The call has begun, and what comes of it without an answer is the server's to say.
                     Err(Parked { call: own, asked, .. }) => {
@@ -408,18 +420,58 @@ fn question(method: &str, params: Option<&[u8]>) -> String {
     }
 }
 
-/// What a client can be asked in an answer to this.
-fn abilities(ask: &Ask) -> Value {
-    // Only these have answers that ask.
-    if !matches!(ask.method.as_str(), "tools/call" | "prompts/get" | "resources/read") {
-        return Value::Null;
+/// Whether a server says by this that something has changed: that is for who listens to it.
+fn is_of_change(method: &str) -> bool {
+    method == UPDATED || LISTS.iter().any(|(_, _, told)| *told == method)
+}
+
+/// What a newer client says of itself in a question.
+#[derive(Debug, Default)]
+struct SaidOfClient {
+    /// What it can be asked in the answer.
+    can: Value,
+    /// From which level on it wants to have logged what is done for it: the number of the level. Without
+    /// one, nothing.
+    level: Option<usize>,
+}
+
+impl SaidOfClient {
+    fn in_question(ask: &Ask) -> Self {
+        let said = || {
+            let params = object(ask.params.as_deref()?)?;
+            let meta = object(params.get("_meta")?.as_bytes())?;
+            // Only these have answers that ask.
+            let asks =
+                matches!(ask.method.as_str(), "tools/call" | "prompts/get" | "resources/read");
+            let can = meta.get("io.modelcontextprotocol/clientCapabilities").filter(|_| asks);
+            let can = can.and_then(|can| serde_json::from_str(can).ok()).unwrap_or_default();
+            let level = meta.text("io.modelcontextprotocol/logLevel");
+            let level = level.and_then(|level| level_number(&level));
+            Some(Self { can, level })
+        };
+        said().unwrap_or_default()
     }
-    let said = || {
-        let params = object(ask.params.as_deref()?)?;
-        let meta = object(params.get("_meta")?.as_bytes())?;
-        serde_json::from_str(meta.get("io.modelcontextprotocol/clientCapabilities")?).ok()
-    };
-    said().unwrap_or_default()
+
+    fn can_be_asked(&self, method: &str) -> bool {
+        let ability = match method {
+            "elicitation/create" => "elicitation",
+            "sampling/createMessage" => "sampling",
+            "roots/list" => "roots",
+            _ => return false,
+        };
+        self.can.get(ability).is_some()
+    }
+
+    /// Whether it wants to hear of what is logged with these parameters.
+    fn wants_logged(&self, params: Option<&[u8]>) -> bool {
+        let level = params.and_then(|params| level_number(&member(params, "level")?));
+        self.level.zip(level).is_some_and(|(wanted, level)| level >= wanted)
+    }
+}
+
+/// Where among the levels one is: the more is at stake, the higher.
+fn level_number(level: &str) -> Option<usize> {
+    LEVELS.iter().position(|known| *known == level)
 }
 
 /// The answer of a client to the question of a parked call.
@@ -579,6 +631,11 @@ mod tests {
         (question.as_str().unwrap(), result["requestState"].as_str().unwrap())
     }
 
+    /// What is around a call where nobody listens.
+    fn around(parking: &Parking) -> Around<'_> {
+        Around { parking, listeners: &|_, _| {} }
+    }
+
     /// A call that is parked: what its client is told, and as what the server knows it.
     async fn park(server: &mut Server, line: &Line, parking: &Parking, id: &str) -> (Value, Value) {
         let asking = async {
@@ -586,7 +643,7 @@ mod tests {
             server.asks(id).await;
             call
         };
-        let first = for_newer(talk(), line.clone(), call(json!({})), parking);
+        let first = for_newer(talk(), line.clone(), call(json!({})), around(parking));
         let (told, of_server) = tokio::join!(first, asking);
         (result(told), of_server)
     }
@@ -594,7 +651,7 @@ mod tests {
     /// Comes back to a parked call.
     async fn comes_with(ask: Ask, parking: &Parking) -> Option<Result<Answer, LineError>> {
         let name = comes_back(Era::Modern, &ask).unwrap();
-        gone_on(talk(), &name, &ask, parking).await
+        gone_on(talk(), &name, &ask, around(parking)).await
     }
 
     #[tokio::test]
@@ -643,6 +700,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_logged_is_told_from_the_level_on_that_is_wanted() {
+        let check = |wanted: Value, told: &[&str]| {
+            let level = json!({"io.modelcontextprotocol/logLevel": wanted});
+            let client = SaidOfClient::in_question(&call(json!({"_meta": level})));
+            let is_told = |level: &&str| {
+                client.wants_logged(Some(json!({"level": level}).to_string().as_bytes()))
+            };
+            let levels = LEVELS.iter().chain(&["loud"]).copied().filter(is_told);
+            assert_eq!(levels.collect::<Vec<_>>(), told, "{wanted}");
+            assert!(!client.wants_logged(None), "{wanted}");
+        };
+        check(json!("debug"), &LEVELS);
+        check(json!("error"), &["error", "critical", "alert", "emergency"]);
+        check(json!("emergency"), &["emergency"]);
+        for none in [Value::Null, json!("loud"), json!(3)] {
+            check(none, &[]);
+        }
+    }
+
+    #[test]
     fn a_question_is_asked_as_it_is_written() {
         let asked = question("elicitation/create", Some(br#"{"b":1e2,"a":12345678901234567890}"#));
         let params = r#"{"b":1e2,"a":12345678901234567890}"#;
@@ -665,7 +742,7 @@ mod tests {
     async fn who_comes_back_to_a_call_that_is_gone_is_told_that_it_was_given_up() {
         let (_server, line) = Server::start();
         let ask = back("parked:00000000000000000000000000000000");
-        let answered = for_newer(talk(), line, ask, &Parking::default()).await;
+        let answered = for_newer(talk(), line, ask, around(&Parking::default())).await;
         assert_eq!(answered.unwrap_err(), LineError::GivenUp);
     }
 
@@ -688,7 +765,7 @@ mod tests {
             assert_eq!(refused["error"]["code"], INTERNAL_ERROR, "{refused}");
             server.ends(&call).await;
         };
-        let last = for_newer(talk(), line, call(json!({})), &parking);
+        let last = for_newer(talk(), line, call(json!({})), around(&parking));
         let (told, ()) = tokio::join!(last, ending);
         assert_eq!(result(told)["resultType"], "complete", "what the server made of it");
         // Another caller has room, and so has this one again once somebody was answered.
@@ -698,7 +775,7 @@ mod tests {
             server.next().await;
             server.asks("of another").await;
         };
-        let other = for_newer(Talk { caller, ..talk() }, line, call(json!({})), &parking);
+        let other = for_newer(Talk { caller, ..talk() }, line, call(json!({})), around(&parking));
         let (told, ()) = tokio::join!(other, others);
         assert_eq!(asked(&result(told)).0, "of another");
         let (mut first, told) = parked.remove(0);
@@ -735,7 +812,7 @@ mod tests {
         let name = comes_back(Era::Modern, &ask).unwrap();
         let caller = UnixPeers::new("test").unwrap().caller(2);
         let other = Talk { caller, ..talk() };
-        assert!(gone_on(other, &name, &ask, &parking).await.is_none());
+        assert!(gone_on(other, &name, &ask, around(&parking)).await.is_none());
         assert!(parking.take(&name, &talk().caller.principal().binding()).is_some());
     }
 }

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::bridge::{self, Parking};
+use crate::bridge::{self, Around, Parking};
 use crate::catalog::{Catalog, Catalogs, OWN};
 use crate::eras::{Found, Speaks};
 use crate::kept::Kept;
@@ -473,7 +473,9 @@ impl Gateway {
         };
         // What is parked goes on where it is, whether or not there is another line now. It has begun:
         // that it cannot go on does not mean that nothing happened.
-        let gone_on = bridge::gone_on(talk.clone(), &name, &ask, &self.0.parking);
+        let listeners = |method, params| self.tell_listeners(talk, which, method, params);
+        let around = Around { parking: &self.0.parking, listeners: &listeners };
+        let gone_on = bridge::gone_on(talk.clone(), &name, &ask, around);
         match Box::pin(gone_on).await {
             Some(answered) => self.noted(which, answered),
             // It is the server's own, which only looks like it.
@@ -539,7 +541,20 @@ impl Gateway {
         if talk.era == line.era() {
             return relayed(talk, line, ask).await;
         }
-        Box::pin(bridge::asked(talk, (which, line), ask, &self.0.parking)).await
+        let of_caller = talk.clone();
+        let listeners = |method, params| self.tell_listeners(&of_caller, which, method, params);
+        let around = Around { parking: &self.0.parking, listeners: &listeners };
+        Box::pin(bridge::asked(talk, (which, line), ask, around)).await
+    }
+
+    /// An older upstream says beside a call of this caller that something has changed.
+    fn tell_listeners(&self, talk: &Talk, which: usize, method: String, params: Option<Bytes>) {
+        if method.ends_with("/list_changed") {
+            self.forget(talk);
+        }
+        if let Some((told, _)) = self.told_by_older(talk, which) {
+            told.say(method, params);
+        }
     }
 
     fn catalogs<'a>(&'a self, talk: &'a Talk) -> &'a Catalogs {

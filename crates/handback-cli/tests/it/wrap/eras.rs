@@ -1,9 +1,15 @@
 //! Clients of one era before servers of the other: what is relayed stays as it was written.
 
+use std::io::Read as _;
+use std::net::TcpStream;
+
 use serde_json::{Value, json};
 
+use super::callers::Callers;
+use super::tasks::OlderWeb;
 use super::{World, text};
 use crate::mcp_client::{Client, Era};
+use crate::support::Sandbox;
 
 /// A server of the newer era that writes down what it is told.
 fn newest() -> World {
@@ -124,4 +130,50 @@ fn a_large_result_of_an_older_server_is_whole_to_a_newer_client() {
             assert_eq!(is_held, budget != "unlimited", "{bytes}, {budget}");
         }
     }
+}
+
+/// Reads until this was said.
+#[track_caller]
+fn until(stream: &mut TcpStream, said: &str) {
+    let mut heard = Vec::new();
+    while !String::from_utf8_lossy(&heard).contains(said) {
+        let mut piece = [0; 4096];
+        let length = stream.read(&mut piece).unwrap();
+        assert!(length > 0, "it ended: {}", String::from_utf8_lossy(&heard));
+        heard.extend_from_slice(&piece[..length]);
+    }
+}
+
+#[test]
+fn a_newer_client_hears_beside_its_call_what_it_asked_for() {
+    let world = World::with(Sandbox::new());
+    let (_web, url) = OlderWeb::running(&world, include_str!("older_stream.py"));
+    let callers = Callers::of(world, &[format!("up={url}")], "");
+    let alice = callers.alice.as_str();
+    let mut listening = callers.listen_to(alice, r#"{"toolsListChanged":true}"#);
+    until(&mut listening, "notifications/subscriptions/acknowledged");
+    for (level, logged) in [
+        (None, &[][..]),
+        (Some("debug"), &["debug", "info", "warning", "error"]),
+        (Some("warning"), &["warning", "error"]),
+        (Some("emergency"), &[]),
+        (Some("loud"), &[]),
+    ] {
+        let mut params = json!({"arguments": {}, "_meta": {"progressToken": "mine"}});
+        if let Some(level) = level {
+            params["_meta"]["io.modelcontextprotocol/logLevel"] = level.into();
+        }
+        let mut stream = callers.begin_to_ask(alice, "tell", params);
+        let answer = crate::streams::server::read(&mut stream);
+        let body = String::from_utf8(answer.body).unwrap();
+        let events = body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let mut heard: Vec<Value> = events.map(|json| serde_json::from_str(json).unwrap()).collect();
+        assert_eq!(text(&heard.pop().unwrap()["result"]), "told", "{body}");
+        assert_eq!(heard.pop().unwrap()["params"]["progressToken"], "mine", "{body}");
+        let heard: Vec<_> = heard.iter().map(|said| said["params"]["data"].as_str()).collect();
+        let logged: Vec<_> = logged.iter().map(|level| Some(*level)).collect();
+        assert_eq!(heard, logged, "{level:?}: {body}");
+    }
+    // That tools have changed is for who listens to it.
+    until(&mut listening, "notifications/tools/list_changed");
 }
