@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::bridge::{self, Parking};
+use crate::bridge::{self, Around, Parking};
 use crate::catalog::{Catalog, Catalogs, OWN};
 use crate::eras::{Found, Speaks};
 use crate::kept::Kept;
@@ -275,8 +275,7 @@ impl Gateway {
         if let Some(session) = &talk.session {
             return session.line(which).await;
         }
-        let is_modern = |found: &Found| found.known().is_some_and(|it| it.era == Era::Modern);
-        if self.0.eras.get(which).is_some_and(is_modern)
+        if self.is_newer(which)
             && let Some(line) = self.0.modern.get(which).and_then(Slot::open_line)
         {
             return Ok(line);
@@ -295,6 +294,12 @@ impl Gateway {
             found
         });
         found.await.unwrap_or(Err(LineError::Lost))
+    }
+
+    /// Whether an upstream is known to speak the newer era.
+    fn is_newer(&self, which: usize) -> bool {
+        let is_modern = |found: &Found| found.known().is_some_and(|it| it.era == Era::Modern);
+        self.0.eras.get(which).is_some_and(is_modern)
     }
 
     /// The line of this caller alone, if it is there.
@@ -456,9 +461,32 @@ impl Gateway {
         bridge::welcomed(raw.in_memory()?, initialize)
     }
 
-    /// Asks an upstream, whatever the eras of the two are. A line that is found gone, so that nothing
-    /// was asked, is opened once more.
+    /// Asks an upstream, whatever the eras of the two are.
     pub(crate) async fn asked(
+        &self,
+        talk: &Talk,
+        which: usize,
+        ask: Ask,
+    ) -> Result<Answer, LineError> {
+        let Some(name) = bridge::comes_back(talk.era, &ask) else {
+            return self.asked_anew(talk, which, ask).await;
+        };
+        // What is parked goes on where it is, whether or not there is another line now. It has begun:
+        // that it cannot go on does not mean that nothing happened.
+        let listeners = |method, params| self.tell_listeners(talk, which, method, params);
+        let around = Around { parking: &self.0.parking, listeners: &listeners };
+        let gone_on = bridge::gone_on(talk.clone(), &name, &ask, around);
+        match Box::pin(gone_on).await {
+            Some(answered) => self.noted(which, answered),
+            // It is the server's own, which only looks like it.
+            None if self.is_newer(which) => self.asked_anew(talk, which, ask).await,
+            None => self.asked_anew(talk, which, ask).await.map_err(bridge::begun),
+        }
+    }
+
+    /// Asks on the line that there is. One that is found gone, so that nothing was asked, is opened once
+    /// more.
+    async fn asked_anew(
         &self,
         talk: &Talk,
         which: usize,
@@ -481,6 +509,15 @@ impl Gateway {
             }
             answered => answered,
         };
+        self.noted(which, answered)
+    }
+
+    /// Counts whether an upstream is there.
+    fn noted(
+        &self,
+        which: usize,
+        answered: Result<Answer, LineError>,
+    ) -> Result<Answer, LineError> {
         if let Some(metrics) = self.metrics_of(which) {
             match &answered {
                 Ok(_) => metrics.is_up(true),
@@ -504,7 +541,20 @@ impl Gateway {
         if talk.era == line.era() {
             return relayed(talk, line, ask).await;
         }
-        Box::pin(bridge::asked(talk, (which, line), ask, &self.0.parking)).await
+        let of_caller = talk.clone();
+        let listeners = |method, params| self.tell_listeners(&of_caller, which, method, params);
+        let around = Around { parking: &self.0.parking, listeners: &listeners };
+        Box::pin(bridge::asked(talk, (which, line), ask, around)).await
+    }
+
+    /// An older upstream says beside a call of this caller that something has changed.
+    fn tell_listeners(&self, talk: &Talk, which: usize, method: String, params: Option<Bytes>) {
+        if method.ends_with("/list_changed") {
+            self.forget(talk);
+        }
+        if let Some((told, _)) = self.told_by_older(talk, which) {
+            told.say(method, params);
+        }
     }
 
     fn catalogs<'a>(&'a self, talk: &'a Talk) -> &'a Catalogs {

@@ -24,7 +24,7 @@
 //! | `replay` | what another try of a call is told |
 //! | `hop` | cursors and task ids of upstreams, as tokens of their caller |
 //! | [`session`] | clients of the older era |
-//! | `bridge` | clients of one era before servers of the other |
+//! | `bridge`, `complete` | clients of one era before servers of the other, and what results lack there |
 //! | `listening`, `following` | what changes, told to newer clients and to older ones of newer servers |
 //! | [`front`] | where clients come in |
 //! | [`note`] | what is written beside a held value |
@@ -32,6 +32,7 @@
 mod bridge;
 mod calls;
 mod catalog;
+mod complete;
 mod eras;
 mod following;
 pub mod front;

@@ -64,6 +64,11 @@ impl Told {
         let (said, _) = broadcast::channel(WAITING_MAX);
         Self { said, followed: Arc::default() }
     }
+
+    /// Tells those who listen. There may be nobody.
+    pub(crate) fn say(&self, method: String, params: Option<Bytes>) {
+        let _ = self.said.send((method, params));
+    }
 }
 
 /// Which resources are followed on a line, and by how many listeners. It is locked while the server is told:
@@ -164,8 +169,7 @@ pub(crate) async fn pass_on(mut heard: mpsc::Receiver<OnLine>, told: Told, chang
         if method.ends_with("/list_changed") {
             changed();
         }
-        // Nobody may listen.
-        let _ = told.said.send((method, params));
+        told.say(method, params);
     }
 }
 

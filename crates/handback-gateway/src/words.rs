@@ -96,6 +96,9 @@ pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'st
             (format!("the server `{upstream}` cannot be reached"), "unreachable")
         }
         LineError::Lost => (format!("the server `{upstream}` went away"), "lost"),
+        LineError::GivenUp => {
+            ("the call was given up while it waited for an answer".to_owned(), "ambiguous")
+        }
         LineError::TimedOut => (format!("the server `{upstream}` took too long"), "timed_out"),
         LineError::TooLarge => {
             (format!("the answer of the server `{upstream}` is too large"), "too_large")

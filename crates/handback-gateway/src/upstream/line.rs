@@ -102,6 +102,9 @@ pub enum LineError {
     /// It may have been asked, and did not answer.
     #[error("the upstream went away before it answered")]
     Lost,
+    /// It was asked, and the call given up while it waited for an answer of its client.
+    #[error("the call was given up while it waited for an answer")]
+    GivenUp,
     /// It took longer than it may.
     #[error("the upstream took longer than it may")]
     TimedOut,
@@ -266,6 +269,17 @@ impl Line {
         let (way, time_limit) = (Way::Stdio(stdio), OWN_TIME_LIMIT);
         let inner = Inner { way, era, hello, time_limit, is_shared: false };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// A line of the older era to whoever is at the other end of a pipe, for a client of the newer one.
+    #[cfg(test)]
+    pub(crate) fn bridged(pipe: tokio::io::DuplexStream) -> Self {
+        let (spontaneous, _) = mpsc::channel(1);
+        let era = Era::Legacy;
+        let stdio = Stdio::over("test", tokio::io::split(pipe), era, spontaneous);
+        stdio.ears().only_in_calls();
+        let (way, time_limit) = (Way::Stdio(stdio), OWN_TIME_LIMIT);
+        Self { inner: Arc::new(Inner { way, era, hello: None, time_limit, is_shared: false }) }
     }
 
     /// Whether another one is the same.

@@ -216,12 +216,17 @@ fn the_result_of_a_servers_own_task_is_held_once() {
 }
 
 /// A server of the older era over HTTP, which is ended when it is dropped.
-struct OlderWeb(Child);
+pub(super) struct OlderWeb(Child);
 
 impl OlderWeb {
     /// It, and where it is.
     fn start(world: &World) -> (Self, String) {
-        world.sandbox.write("older_web.py", include_str!("older_web.py"));
+        Self::running(world, include_str!("older_web.py"))
+    }
+
+    /// The same of a program that prints its port.
+    pub(super) fn running(world: &World, program: &str) -> (Self, String) {
+        world.sandbox.write("older_web.py", program);
         let mut process = Command::new("/usr/bin/env")
             .args(["PATH=/usr/local/bin:/usr/bin:/bin", "python3"])
             .args([world.sandbox.path("older_web.py"), world.sandbox.path("record")])

@@ -171,6 +171,7 @@ def confirm(arguments, params, modern):
         record(f"confirm {state} {answer.get('action')}")
         return text("confirmed " + str(state))
     record("asks")
+    time.sleep(arguments.get("delay_ms", 0) / 1000)
     answer = ask("elicitation/create", {"message": question, "requestedSchema": {"type": "object", "properties": {}}})
     if "error" in answer:
         record(f"refused {answer['error']['code']}")
