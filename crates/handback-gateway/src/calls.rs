@@ -514,7 +514,8 @@ impl Gateway {
             return Ok(json.clone());
         };
         let upstream = self.name_of(asked.target.which).to_owned();
-        let task = HopTask { upstream, task: id.into_owned(), tool: asked.name.clone() };
+        let (tool, own_name) = (asked.name.clone(), asked.own_name().to_owned());
+        let task = HopTask { upstream, task: id.into_owned(), tool, own_name };
         // The task is at work: refused now, it might be begun again.
         let id = self.hop(&talk.caller).seal_task(&task).await.map_err(|_| Refusal::Ambiguous)?;
         with_text(&json, "taskId", &id).ok_or(Refusal::Broken)

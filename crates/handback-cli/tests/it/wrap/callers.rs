@@ -60,6 +60,12 @@ impl Callers {
         Self { server, alice, bob, world }
     }
 
+    /// The same, with something else configured.
+    pub(super) fn now_with(self, upstreams: &[(&str, &str)], more: &str) -> Self {
+        self.world.sandbox.write("handback.toml", &format!("{STATIC}{more}"));
+        self.now_before(upstreams)
+    }
+
     fn post(&self, token: &str, headers: &[(&str, &str)], message: &Value) -> Told {
         let mut stream = self.begin_post(token, headers, message);
         let answer = crate::streams::server::read(&mut stream);
