@@ -54,6 +54,7 @@ mod slow;
 pub mod talk;
 mod tasks;
 pub mod upstream;
+mod wishes;
 mod words;
 
 pub use gateway::Gateway;

@@ -151,15 +151,26 @@ impl Gateway {
         }
         let read = tokio::task::spawn_blocking(move || raw.whole()).await;
         let Some(json) = read.ok().flatten() else { return lost(LineError::Lost) };
-        let unchanged = || Answer::Result(Raw::Memory(json.clone()));
-        let Ok(raw) = serde_json::from_slice::<&RawValue>(&json) else { return unchanged() };
-        let Ok(mut told) = Object::read(raw) else { return unchanged() };
+        let Some(params) = question.params else { return Answer::Result(Raw::Memory(json)) };
+        let told = self.task_told(talk, params, (task, shown), json).await;
+        told.map_or_else(lost, |json| Answer::Result(Raw::Memory(json)))
+    }
+
+    /// The same of what an upstream told, asked or not; `params` are those of the client's question.
+    pub(crate) async fn task_told(
+        &self,
+        talk: &Talk,
+        params: &RawValue,
+        (task, shown): (&HopTask, &str),
+        json: Bytes,
+    ) -> Result<Bytes, LineError> {
+        let Ok(raw) = serde_json::from_slice::<&RawValue>(&json) else { return Ok(json.clone()) };
+        let Ok(mut told) = Object::read(raw) else { return Ok(json.clone()) };
         let has_id = told.text("taskId").is_some_and(|id| id == task.task);
         if has_id {
             told.set("taskId", Value::from(shown).to_string());
         }
-        let params = question.params.and_then(|params| Object::read(params).ok());
-        let holding = self.holding(talk, params.as_ref(), task.names());
+        let holding = self.holding(talk, Object::read(params).ok().as_ref(), task.names());
         let result = told.get("result").map(|result| Bytes::copy_from_slice(result.as_bytes()));
         let over = result.map(Raw::Memory).filter(|result| holding.is_over(result));
         let error = told.get("error").map(|error| Bytes::copy_from_slice(error.as_bytes()));
@@ -171,11 +182,11 @@ impl Gateway {
         if let Some(result) = over {
             match self.held_once(talk, &holding, shown, result).await {
                 Ok(result) => told.set("result", String::from_utf8_lossy(&result).into_owned()),
-                Err(NotHeld::Failed(_)) => return lost(LineError::Protocol("no result")),
+                Err(NotHeld::Failed(_)) => return Err(LineError::Protocol("no result")),
                 Err(NotHeld::Refused(why)) => {
                     let Answer::Result(error) = words::tool_error(talk.era, &why, "not_held")
                     else {
-                        return unchanged();
+                        return Err(LineError::Lost);
                     };
                     let error = error.whole().unwrap_or_default();
                     told.set("result", String::from_utf8_lossy(&error).into_owned());
@@ -183,8 +194,8 @@ impl Gateway {
             }
         }
         match is_changed {
-            true => Answer::Result(Raw::Memory(told.to_json().into())),
-            false => unchanged(),
+            true => Ok(told.to_json().into()),
+            false => Ok(json.clone()),
         }
     }
 

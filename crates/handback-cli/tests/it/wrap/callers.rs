@@ -161,8 +161,18 @@ impl Callers {
 
     /// Listens to what changes; `notifications` is JSON, or nearly.
     pub(super) fn listen_to(&self, token: &str, notifications: &str) -> TcpStream {
-        let (headers, message) =
-            newest("subscriptions/listen", "", json!({"notifications": "HERE"}), json!({}));
+        self.listen_as(token, notifications, json!({}))
+    }
+
+    /// The same, for a client that can do this.
+    pub(super) fn listen_as(
+        &self,
+        token: &str,
+        notifications: &str,
+        capabilities: Value,
+    ) -> TcpStream {
+        let params = json!({"notifications": "HERE"});
+        let (headers, message) = newest("subscriptions/listen", "", params, capabilities);
         let message = message.to_string().replace("\"HERE\"", notifications);
         self.begin_text(token, &headers, &message)
     }

@@ -353,7 +353,7 @@ fn who_has_read_the_result_of_a_task_has_its_answer() {
 
 #[test]
 fn who_may_not_use_a_tool_any_more_has_none_of_its_tasks() {
-    let upstreams = [("up", "newest tasks"), ("plain", "both has:other")];
+    let upstreams = [("up", "newest tasks"), ("plain", "both")];
     let long = "[[gateway.tools]]\ntools = \"append\"\nlong = true\n";
     let callers = Callers::before(&upstreams, long);
     let alice = callers.alice.clone();
