@@ -206,6 +206,8 @@ struct Part {
     items: [Arc<Vec<Bytes>>; List::ALL.len()],
     /// Whether it said so just now; else it is what it said before, if it said anything.
     is_current: bool,
+    /// Whether it said so to all whom the catalog is for, and not to one caller on a line of its own.
+    is_for_all: bool,
 }
 
 impl Part {
@@ -220,7 +222,10 @@ impl Part {
         let listed = tokio::time::timeout(limit, listed).await.unwrap_or_default();
         let listed: Option<Vec<Vec<Bytes>>> = listed.into_iter().collect();
         let part = match listed.and_then(|listed| <[_; List::ALL.len()]>::try_from(listed).ok()) {
-            Some(items) => Self { items: items.map(Arc::new), is_current: true },
+            Some(items) => {
+                let is_for_all = gateway.lists_for_all(talk, which);
+                Self { items: items.map(Arc::new), is_current: true, is_for_all }
+            }
             None => {
                 let known = before.and_then(|before| before.parts.get(which)).cloned();
                 tracing::warn!(
@@ -284,8 +289,15 @@ impl Catalog {
         self.parts.iter().all(|part| part.is_current)
     }
 
+    /// What an upstream listed when it was asked last, for whoever asks: nothing, if that was said to
+    /// one caller.
+    pub(crate) fn listed_for_all(&self, which: usize, list: List) -> &[Bytes] {
+        let is_for_all = self.parts.get(which).is_some_and(|part| part.is_for_all);
+        if is_for_all { self.listed(which, list) } else { &[] }
+    }
+
     /// What an upstream listed when it was asked last.
-    pub(crate) fn listed(&self, which: usize, list: List) -> &[Bytes] {
+    fn listed(&self, which: usize, list: List) -> &[Bytes] {
         let at = List::ALL.iter().position(|known| *known == list);
         let part = self.parts.get(which).zip(at);
         part.and_then(|(part, at)| part.items.get(at)).map_or(&[], |items| items.as_slice())

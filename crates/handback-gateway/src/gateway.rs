@@ -255,6 +255,16 @@ impl Gateway {
         self.0.shared.get(which)?.as_ref()
     }
 
+    /// Whether what an upstream lists for this client is for all whom its catalog is for: that of a
+    /// session is its own, and newer callers are on one line, unless the upstream is of the older era
+    /// and not shared.
+    pub(crate) fn lists_for_all(&self, talk: &Talk, which: usize) -> bool {
+        let is_modern = |found: &Found| found.known().is_some_and(|it| it.era == Era::Modern);
+        talk.session.is_some()
+            || self.shared(which).is_some()
+            || self.0.eras.get(which).is_some_and(is_modern)
+    }
+
     fn source(&self, which: usize) -> Option<Source> {
         let (spec, metrics) = (self.0.upstreams.get(which)?, self.0.metrics.get(which)?);
         Some(Source::Upstream(Arc::clone(spec), Arc::clone(metrics), self.0.ending.clone()))

@@ -277,6 +277,19 @@ fn a_server_that_does_not_list_is_in_nobodys_way() {
 }
 
 #[test]
+fn what_a_server_lists_for_one_caller_is_nothing_to_another() {
+    let callers = Callers::before(&[("good", "both"), ("mine", "older jealous has:hers")], "");
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let has = |who: &str, name: &str| callers.tools(who).iter().any(|known| known == name);
+    assert!(has(alice, "hers") && has(alice, "mine__append"));
+    for _ in 0..2 {
+        assert!(!has(bob, "hers") && !has(bob, "mine__append"));
+        assert!(has(bob, "good__append"), "the other one is there");
+    }
+    assert!(has(alice, "hers"));
+}
+
+#[test]
 fn what_a_subscription_is_about_is_read_by_all_in_one_way() {
     let rules = "[[permissions.rules]]\ndeny = [\"secret:*\"]\nsubjects = [\"bob\"]\n";
     let callers = Callers::before(&[("a", "newest")], rules);

@@ -7,7 +7,7 @@ asked to do wrong, it does wrong.
 Words behind that say more: `has:NAME`, a tool of that name; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
-is; `tasks`, it makes tasks; `deaf`, it never lists anything; `open`, a tool that shows its environment; `brief`, it says what it is and
+is; `tasks`, it makes tasks; `deaf`, it never lists anything; `jealous`, of its processes only the one that was greeted first does; `open`, a tool that shows its environment; `brief`, it says what it is and
 ends over the next question; `stubborn`, it starts another program, writes down the processes of both,
 and neither ends with its input nor when it is asked to.
 """
@@ -26,6 +26,7 @@ GATE = RECORD + ".gate"
 LOCK = threading.Lock()
 WAITING = {}
 DISCOVERED = []
+FIRST = []
 
 
 def say(message):
@@ -264,6 +265,11 @@ def answer(message):
         return None
     if method == "initialize":
         record("hello " + ",".join(sorted(params.get("capabilities") or {})))
+        try:
+            os.close(os.open(RECORD + ".first", os.O_CREAT | os.O_EXCL))
+            FIRST.append(True)
+        except FileExistsError:
+            pass
         return {
             "protocolVersion": params["protocolVersion"],
             "capabilities": {"tools": {"listChanged": True}, "logging": {}, "prompts": {}, "completions": {}},
@@ -291,6 +297,8 @@ def answer(message):
         return {}
     if "deaf" in MORE and method.endswith("/list"):
         time.sleep(3600)
+    if "jealous" in MORE and method.endswith("/list") and not FIRST:
+        raise Refused({"code": -32000, "message": "not for you"})
     if method == "subscriptions/listen":
         record("listen " + json.dumps(params.get("notifications")))
         return None
