@@ -685,18 +685,13 @@ impl Gateway {
 
     /// The upstream that has a resource, for who may use it.
     pub(crate) async fn has_resource(&self, talk: &Talk, uri: &str) -> Option<usize> {
-        let registry = self.0.pipeline.registry();
-        if !registry.allows_name(&talk.caller, uri) {
-            return None;
-        }
-        // The only server behind may have what it does not list.
-        if let Some(which) = self.catalog(talk).await.resource(uri) {
-            return Some(which);
-        }
-        if self.own() == 1 {
-            return Some(0);
-        }
-        self.recent_catalog(talk).await.resource(uri)
+        let which = match self.catalog(talk).await.resource(uri) {
+            Some(which) => which,
+            // The only server behind may have what it does not list.
+            None if self.own() == 1 => 0,
+            None => self.recent_catalog(talk).await.resource(uri)?,
+        };
+        self.may_use_uri(talk, which, uri).then_some(which)
     }
 
     async fn complete(&self, talk: &Talk, question: Question<'_>) -> Answer {

@@ -289,6 +289,73 @@ fn what_a_server_lists_for_one_caller_is_nothing_to_another() {
     assert!(has(alice, "hers"));
 }
 
+/// The URIs of all resources that a caller sees.
+fn resources(callers: &Callers, who: &str) -> Vec<String> {
+    let (mut uris, mut params) = (Vec::new(), json!({}));
+    loop {
+        let page = callers.ask_of(who, "resources/list", "", params, json!({}));
+        let resources = page["result"]["resources"].as_array().unwrap_or_else(|| panic!("{page}"));
+        uris.extend(resources.iter().map(|one| one["uri"].as_str().unwrap().to_owned()));
+        match &page["result"]["nextCursor"] {
+            Value::Null => return uris,
+            cursor => params = json!({"cursor": cursor}),
+        }
+    }
+}
+
+#[test]
+fn what_is_listed_of_resources_can_be_read_and_nothing_else() {
+    let rules = "[[permissions.rules]]\nallow = [\"shop__*\"]\nsubjects = [\"bob\"]\n\
+                 [[permissions.rules]]\ndeny = [\"shop__db://secret*\"]\nsubjects = [\"bob\"]\n";
+    let shop = "both res:db://x res:db://secret/1";
+    let callers = Callers::before(&[("shop", shop), ("other", "both res:db://y")], rules);
+    let bob = callers.bob.as_str();
+    assert_eq!(resources(&callers, bob), ["db://x"]);
+    let session = callers.begin(bob);
+    let read = |uri: &str| {
+        callers.ask_of(bob, "resources/read", uri, json!({"uri": uri}), json!({}))
+    };
+    let complete = |uri: &str| {
+        let reference = json!({"type": "ref/resource", "uri": uri});
+        let params = json!({"ref": reference, "argument": {"name": "a", "value": "w"}});
+        callers.ask_of(bob, "completion/complete", "", params, json!({}))
+    };
+    let follow = |uri: &str| {
+        callers.ask_in(bob, &session, "resources/subscribe", json!({"uri": uri}))
+    };
+    assert_eq!(read("db://x")["result"]["contents"][0]["text"], "here");
+    assert!(complete("db://x")["result"].is_object());
+    assert!(follow("db://x")["result"].is_object());
+    let effects = || {
+        let kinds = ["resources/", "complete"].map(|kind| callers.world.effects(kind));
+        kinds.concat()
+    };
+    let before = effects();
+    assert_eq!(before.len(), 3, "{before:?}");
+    for (asked, unknown) in [
+        (&read as &dyn Fn(&str) -> Value, read("db://never")),
+        (&complete, complete("db://never")),
+        (&follow, follow("db://never")),
+    ] {
+        assert!(unknown["error"].is_object(), "{unknown}");
+        for uri in ["db://secret/1", "db://y"] {
+            assert_eq!(asked(uri), unknown, "{uri}");
+        }
+    }
+    assert_eq!(effects(), before);
+    let wanted = json!({"resourceSubscriptions": ["db://x", "db://secret/1", "db://y"]});
+    let _listening = callers.listen_to(bob, &wanted.to_string());
+    until("both are listened to", || callers.world.effects("listen").len() == 2);
+    let read = |line: &String| -> Value {
+        serde_json::from_str(line.strip_prefix("listen ").unwrap()).unwrap()
+    };
+    let heard: Vec<_> = callers.world.effects("listen").iter().map(read).collect();
+    // Each of them is asked for what may be used there, whoever has it.
+    for uris in [json!(["db://x", "db://y"]), json!([])] {
+        assert!(heard.contains(&json!({"resourceSubscriptions": uris})), "{heard:?}");
+    }
+}
+
 #[test]
 fn what_a_subscription_is_about_is_read_by_all_in_one_way() {
     let rules = "[[permissions.rules]]\ndeny = [\"secret:*\"]\nsubjects = [\"bob\"]\n";

@@ -4,7 +4,8 @@ The file that its first argument names gets a line for every effect. The second 
 speaks: `older`, `newest` or `both`; one that is `mute` hears everything and says nothing. What it is
 asked to do wrong, it does wrong.
 
-Words behind that say more: `has:NAME`, a tool of that name; `gated`, it says what it is once there is
+Words behind that say more: `has:NAME`, a tool of that name; `res:URI` and `tpl:TEMPLATE`, a resource
+and a template of them; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
 is; `tasks`, it makes tasks; `deaf`, it never lists anything; `jealous`, of its processes only the one that was greeted first does; `open`, a tool that shows its environment; `brief`, it says what it is and
@@ -70,6 +71,8 @@ TOOLS = [
     tool("take_back", {}),
 ]
 TOOLS += [tool(word[4:], {}) for word in MORE if word.startswith("has:")]
+RESOURCES = [{"uri": word[4:], "name": word} for word in MORE if word.startswith("res:")]
+TEMPLATES = [{"uriTemplate": word[4:], "name": word} for word in MORE if word.startswith("tpl:")]
 if "tasks" in MORE:
     TOOLS.append(tool("chore", {"bytes": NUMBER}))
 if "open" in MORE:
@@ -253,6 +256,27 @@ def task(method, number):
     return {"resultType": "complete", "taskId": number, "status": "completed", "result": done}
 
 
+def listed(method, cursor):
+    if method == "tools/list":
+        return page(cursor)
+    if method == "prompts/list":
+        return {"prompts": [{"name": "greet"}]}
+    if not RESOURCES and not TEMPLATES:
+        return None
+    return {"resources": RESOURCES} if method == "resources/list" else {"resourceTemplates": TEMPLATES}
+
+
+def resource(method, uri):
+    if not RESOURCES and not TEMPLATES:
+        return None
+    record(f"{method} {uri}")
+    if method != "resources/read":
+        return {}
+    if not TEMPLATES and not any(known["uri"] == uri for known in RESOURCES):
+        raise Refused({"code": -32002, "message": "the server has no such resource"})
+    return {"contents": [{"uri": uri, "text": "here"}]}
+
+
 def answer(message):
     method, params = message["method"], message.get("params") or {}
     meta = params.get("_meta") or {}
@@ -302,11 +326,20 @@ def answer(message):
     if method == "subscriptions/listen":
         record("listen " + json.dumps(params.get("notifications")))
         return None
-    if method in ("tools/list", "prompts/list"):
-        result = page(params.get("cursor")) if method == "tools/list" else {"prompts": [{"name": "greet"}]}
-        return {**result, "resultType": "complete", "ttlMs": 0, "cacheScope": "public"} if modern else result
+    if method.endswith("/list"):
+        result = listed(method, params.get("cursor"))
+        if result is None or not modern:
+            return result
+        return {**result, "resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+    if method.startswith("resources/"):
+        return resource(method, params.get("uri"))
+    if method == "prompts/get":
+        record("prompt " + params["name"])
+        if params["name"] != "greet":
+            raise Refused({"code": -32602, "message": "the server has no such prompt"})
+        return {"messages": []}
     if method == "completion/complete":
-        record("complete " + str(params["ref"].get("name")))
+        record("complete " + str(params["ref"].get("name") or params["ref"].get("uri")))
         result = {"completion": {"values": ["world"]}}
         return {**result, "resultType": "complete"} if modern else result
     if method == "tools/call":
