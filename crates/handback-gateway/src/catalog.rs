@@ -431,6 +431,17 @@ impl Catalog {
         })
     }
 
+    /// Whether an upstream lists a resource, or a template that it may fit. One that begins anyhow fits
+    /// everything.
+    pub(crate) fn may_have(&self, which: usize, uri: &str) -> bool {
+        let fixed = |template: &str| template.find('{').unwrap_or(template.len());
+        let fits =
+            |template: &str| template.get(..fixed(template)).is_some_and(|it| uri.starts_with(it));
+        let mut templates = self.templates.iter();
+        self.resources.get(uri) == Some(&which)
+            || templates.any(|(template, of)| *of == which && fits(template))
+    }
+
     /// The name that something is shown under, if it is not its own.
     pub(crate) fn renamed(&self, list: List, which: usize, name: &str) -> Option<&str> {
         self.renamed.get(&(list, which, name.to_owned())).map(String::as_str)

@@ -26,7 +26,7 @@ use crate::kept::Kept;
 use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
 use crate::once::Cuts;
-use crate::options::Options;
+use crate::options::{Options, ToolNames};
 use crate::reference::Places;
 use crate::relay::relayed;
 use crate::retry::{Delivery, Retries};
@@ -687,9 +687,13 @@ impl Gateway {
     pub(crate) async fn has_resource(&self, talk: &Talk, uri: &str) -> Option<usize> {
         let which = match self.catalog(talk).await.resource(uri) {
             Some(which) => which,
-            // The only server behind may have what it does not list.
-            None if self.own() == 1 => 0,
-            None => self.recent_catalog(talk).await.resource(uri)?,
+            None if self.has_unlisted() => 0,
+            None => {
+                let catalog = self.recent_catalog(talk).await;
+                let found = catalog.resource(uri);
+                // Of one server, no template is taken for another one's.
+                found.or_else(|| (self.own() == 1 && catalog.may_have(0, uri)).then_some(0))?
+            }
         };
         self.may_use_uri(talk, which, uri).then_some(which)
     }
@@ -718,10 +722,15 @@ impl Gateway {
             return unknown();
         }
         let name = reference.text("name").map(std::borrow::Cow::into_owned).unwrap_or_default();
-        let catalog = self.catalog(talk).await;
-        let Some((which, own_name)) = catalog.prompt(&name) else { return unknown() };
-        let (registry, upstream) = (self.0.pipeline.registry(), self.name_of(which));
-        if !registry.allows_relayed(&talk.caller, &name, own_name, upstream) {
+        let Some(target) = self.target(talk, Operation::Prompt, &name).await else {
+            return unknown();
+        };
+        let (registry, which) = (self.0.pipeline.registry(), target.which);
+        let ToolNames { own: own_name, upstream, .. } = target.names(self, &name);
+        // What is ours was found for the caller.
+        if which != self.own()
+            && !registry.allows_relayed(&talk.caller, &name, own_name, upstream)
+        {
             return unknown();
         }
         if own_name == name {

@@ -172,6 +172,7 @@ fn what_one_caller_may_not_use_another_finds() {
         let read = json!({"arguments": {"operation": "list_collections", "params": {}}});
         let refused = callers.ask(bob, "mcp_aql_read", read.clone());
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert_eq!(refused, callers.ask(bob, "never", read.clone()), "as what is not there");
         let found = callers.ask(alice, "mcp_aql_read", read);
         assert!(text(&found["result"]).contains("\"success\":true"), "{found}");
     }
@@ -219,11 +220,74 @@ fn what_is_denied_stays_so_whatever_it_is_called() {
         callers.ask(alice, "never", json!({"arguments": {}}));
         std::thread::sleep(Duration::from_millis(200));
     }
+    let unknown = callers.ask(bob, "never", json!({"arguments": {}}));
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     for name in ["wipe", "a__wipe", "b__wipe"] {
         assert!(!has(bob, name), "{name}");
         let refused = callers.ask(bob, name, json!({"arguments": {}}));
-        assert_eq!(refused["error"]["code"], -32602, "{name}: {refused}");
+        assert_eq!(refused, unknown, "{name}");
     }
+}
+
+#[test]
+fn what_is_denied_at_the_only_server_is_as_what_is_not_there() {
+    let rules = "[[permissions.rules]]\ndeny = [\"wipe\", \"greet\", \"db://secret\"]\nsubjects = [\"bob\"]\n";
+    let callers = Callers::before(&[("a", "both has:wipe res:db://x res:db://secret")], rules);
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let ask = |who: &str, method: &str, name: &str| {
+        let member = if method == "resources/read" { "uri" } else { "name" };
+        callers.ask_of(who, method, name, json!({member: name, "arguments": {}}), json!({}))
+    };
+    let session = callers.begin(bob);
+    for (method, denied, never) in [
+        ("tools/call", "wipe", "never"),
+        ("prompts/get", "greet", "never"),
+        ("resources/read", "db://secret", "db://never"),
+    ] {
+        let unknown = ask(bob, method, never);
+        assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+        assert_eq!(ask(bob, method, denied), unknown, "{method}");
+        assert_eq!(ask(alice, method, never), unknown, "{method}");
+        assert!(ask(alice, method, denied)["result"].is_object(), "{method}");
+        let member = if method == "resources/read" { "uri" } else { "name" };
+        let in_session = |name: &str| {
+            callers.ask_in(bob, &session, method, json!({member: name, "arguments": {}}))
+        };
+        assert_eq!(in_session(denied), in_session(never), "{method}");
+    }
+    assert_eq!(callers.world.effects("prompt"), ["prompt greet"]);
+    assert_eq!(callers.world.effects("resources/"), ["resources/read db://secret"]);
+    assert_eq!(ask(bob, "resources/read", "db://x")["result"]["contents"][0]["text"], "here");
+}
+
+#[test]
+fn a_resource_that_fits_a_template_is_known() {
+    let rules = "[[permissions.rules]]\ndeny = [\"db://secret*\"]\nsubjects = [\"bob\"]\n";
+    for template in ["db://{table}/{id}", "{any}"] {
+        let speaks = format!("both tpl:{template}");
+        let callers = Callers::before(&[("a", speaks.as_str())], rules);
+        let read = |uri: &str| {
+            callers.ask_of(&callers.bob, "resources/read", uri, json!({"uri": uri}), json!({}))
+        };
+        assert_eq!(read("db://x/1")["result"]["contents"][0]["text"], "here", "{template}");
+        assert_eq!(read("db://secret/1")["error"]["code"], -32602, "{template}");
+    }
+}
+
+#[test]
+fn without_rules_the_only_server_may_have_what_it_does_not_list() {
+    let callers = Callers::before(&[("a", "both res:db://x")], "");
+    let alice = callers.alice.as_str();
+    let reference = json!({"type": "ref/prompt", "name": "unlisted"});
+    let params = json!({"ref": reference, "argument": {"name": "who", "value": "w"}});
+    let completed = callers.ask_of(alice, "completion/complete", "", params, json!({}));
+    assert_eq!(completed["result"]["completion"]["values"], json!(["world"]), "{completed}");
+    // What it does not have, it says in its own words.
+    let (uri, name) = (json!({"uri": "db://y"}), json!({"name": "unlisted"}));
+    let read = callers.ask_of(alice, "resources/read", "db://y", uri, json!({}));
+    assert_eq!(read["error"]["message"], "the server has no such resource", "{read}");
+    let prompt = callers.ask_of(alice, "prompts/get", "unlisted", name, json!({}));
+    assert_eq!(prompt["error"]["message"], "the server has no such prompt", "{prompt}");
 }
 
 #[test]
