@@ -1,7 +1,9 @@
 //! What upstreams have, under which names.
 //!
 //! A name stays as it is, unless two upstreams have it: then each of them goes by the name of its
-//! upstream, two underscores, and its own. Of our own tools and those of an upstream, ours give way.
+//! upstream, two underscores, and its own. Of our own tools and those of an upstream, ours give way. A name
+//! that begins like that of something of another upstream goes by its own as well: nobody is to take it
+//! for the other one's, nor a rule that was made for that.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -13,7 +15,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use handback_mcp::wire::Object;
-use handback_tool::{Kind, ToolClass, relayed_name};
+use handback_tool::{Kind, ToolClass, is_relayed_name, relayed_name};
 use jsonschema::Validator;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -23,12 +25,10 @@ use tokio::time::Instant;
 use crate::gateway::{Gateway, TOGETHER_TIME};
 use crate::lists::List;
 use crate::talk::Talk;
+pub(crate) use crate::upstream::OWN;
 
 /// Items of one list of one upstream that are looked at, at most.
 pub(crate) const ITEMS_MAX: usize = 10_000;
-
-/// The name that our own tools collide under.
-pub(crate) const OWN: &str = "handback";
 
 /// How long what upstreams have is taken to be as it was. After that it is looked at anew, beside the
 /// question that finds it old.
@@ -369,6 +369,10 @@ impl Catalog {
             if which == own { others > 0 } else { others > 1 }
         };
         let prefixed = |which: usize, name: &str| relayed_name(gateway.name_of(which), name);
+        let is_others = |which: usize, name: &str| {
+            let mut others = (0..=own).filter(|other| *other != which);
+            others.any(|other| is_relayed_name(gateway.name_of(other), name))
+        };
         let given: HashSet<String> = named
             .iter()
             .filter(|(which, name, _)| collides(*which, name))
@@ -378,7 +382,10 @@ impl Catalog {
         let mut out = Vec::new();
         for (which, name, item) in named {
             // What is called like something that goes by its server gives way as well.
-            let shown = match collides(which, &name) || given.contains(&name) {
+            let is_changed = collides(which, &name)
+                || given.contains(&name)
+                || (which != own && is_others(which, &name));
+            let shown = match is_changed {
                 true => prefixed(which, &name),
                 false => name.clone(),
             };

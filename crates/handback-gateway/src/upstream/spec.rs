@@ -4,6 +4,38 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Characters of the name of an upstream at most: it is put before names of tools.
+pub const NAME_CHARS_MAX: usize = 32;
+
+/// The name that our own tools collide under: no upstream has it.
+pub(crate) const OWN: &str = "handback";
+
+/// A name that no upstream can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the name of a server has 1 to {} letters, digits, `-` and `_`, has no `__` and ends with no `_`, \
+     and is not `{}`",
+    NAME_CHARS_MAX,
+    OWN
+)]
+#[non_exhaustive]
+pub struct BadName;
+
+/// Whether an upstream can be called so. Names of tools are put behind it and two underscores: with more
+/// of them, it would not be clear where it ends.
+///
+/// # Errors
+///
+/// [`BadName`], if it cannot.
+pub fn check_name(name: &str) -> Result<(), BadName> {
+    let is_name = (1..=NAME_CHARS_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        && !name.contains("__")
+        && !name.ends_with('_')
+        && name != OWN;
+    if is_name { Ok(()) } else { Err(BadName) }
+}
+
 /// An upstream, as configured.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "written as a literal")]
@@ -76,5 +108,24 @@ impl fmt::Debug for Place {
                 .field("env", &names(env))
                 .finish(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_name_ends_is_clear() {
+        let longest = "x".repeat(NAME_CHARS_MAX);
+        for name in ["a", "my-shop_2", "_a", "handback2", longest.as_str()] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        let longer = "x".repeat(NAME_CHARS_MAX + 1);
+        for name in ["", "a__b", "a_", "__a", "handback", "a b", "a.b", "é", longer.as_str()] {
+            assert_eq!(check_name(name), Err(BadName), "{name}");
+        }
+        let told = BadName.to_string();
+        assert!(told.contains("1 to 32") && told.contains("`handback`"), "{told}");
     }
 }

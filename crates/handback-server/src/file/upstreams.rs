@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use handback_gateway::bound::Budget;
 use handback_gateway::reference::Allowed;
-use handback_gateway::upstream::Place;
+use handback_gateway::upstream::{Place, check_name};
 use handback_gateway::{Options, ToolRule};
 use handback_identity::Glob;
 use serde::{Deserialize, Serialize, Serializer};
@@ -15,9 +15,6 @@ use super::error::FileError;
 use super::settings::Settings;
 use super::values::{Parsed, Source, Within};
 use crate::config::Upstream;
-
-/// Characters of the name of an upstream at most: it is put before names of tools.
-const NAME_CHARS_MAX: usize = 32;
 
 /// Bytes of a file with a secret at most.
 const SECRET_BYTES_MAX: usize = 64 << 10;
@@ -167,12 +164,7 @@ impl Settings {
         let mut upstreams = Vec::new();
         for (name, settings) in &self.upstreams {
             let wrong = |why: String| FileError::together("upstreams", format!("{name}: {why}"));
-            if !is_name(name) {
-                return Err(wrong(format!(
-                    "a name has 1 to {NAME_CHARS_MAX} letters, digits, `-` and `_`, and is not \
-                     `handback`"
-                )));
-            }
+            check_name(name).map_err(|bad| wrong(bad.to_string()))?;
             let values = |all: &BTreeMap<String, Secret>| {
                 let value = |(name, secret): (&String, &Secret)| {
                     Ok((name.clone(), secret.value(environment)?))
@@ -245,11 +237,4 @@ impl Settings {
             is_direct: defaults.is_direct,
         })
     }
-}
-
-/// Whether an upstream may be called so.
-fn is_name(name: &str) -> bool {
-    (1..=NAME_CHARS_MAX).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-        && name != "handback"
 }

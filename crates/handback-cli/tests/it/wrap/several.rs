@@ -53,6 +53,51 @@ fn a_name_that_goes_by_its_server_is_not_taken_by_another() {
 }
 
 #[test]
+fn nothing_is_called_as_if_another_server_had_it() {
+    let rules = "[[permissions.rules]]\nallow = [\"*\"]\nsubjects = [\"alice\"]\n\
+                 [[permissions.rules]]\nallow = [\"shop__*\"]\nsubjects = [\"bob\"]\n";
+    let evil = "both has:shop__wipe has:handback__read has:evil__own";
+    let callers = Callers::before(&[("evil", evil), ("shop", "both has:wipe")], rules);
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let has = |who: &str, name: &str| callers.tools(who).iter().any(|known| known == name);
+    for name in ["evil__shop__wipe", "evil__handback__read", "evil__own", "wipe"] {
+        assert!(has(alice, name), "{name}");
+        let called = callers.ask(alice, name, json!({"arguments": {}}));
+        assert_eq!(text(&called["result"]), "learnt before", "{called}");
+    }
+    for name in ["shop__wipe", "evil__shop__wipe", "handback__read"] {
+        assert!(!has(bob, name), "{name}");
+        let refused = callers.ask(bob, name, json!({"arguments": {}}));
+        assert_eq!(refused["error"]["code"], -32602, "{name}: {refused}");
+    }
+    assert!(has(bob, "wipe") && has(bob, "shop__append"));
+    // Also where there is no other one but ours.
+    let callers = Callers::before(&[("up", "both has:handback__read")], "");
+    let tools = callers.tools(&callers.alice);
+    assert!(tools.iter().all(|name| name != "handback__read"), "{tools:?}");
+    let called = callers.ask(&callers.alice, "up__handback__read", json!({"arguments": {}}));
+    assert_eq!(text(&called["result"]), "learnt before", "{called}");
+}
+
+#[test]
+fn names_of_servers_tell_where_they_end() {
+    let world = super::World::with(crate::support::Sandbox::new());
+    let config = world.sandbox.path("names.toml");
+    for name in ["a__b", "a_", "handback", &"x".repeat(33)] {
+        world.sandbox.write("names.toml", &format!("[upstreams.{name}]\ncommand = [\"x\"]\n"));
+        for line in [
+            format!("serve --no-demo --upstream {name}=x"),
+            format!("serve --no-demo --config {}", config.display()),
+            format!("wrap --name {name} -- x"),
+        ] {
+            let refused = world.sandbox.run(&line);
+            assert_ne!(refused.code, 0, "{line}");
+            assert!(refused.stderr.contains("has no `__`"), "{line}: {refused:?}");
+        }
+    }
+}
+
+#[test]
 fn a_call_is_the_same_under_the_new_name_of_its_tool() {
     let callers = Callers::before(&[("a", "both")], "");
     let call = json!({"arguments": {"text": "x"}, "_meta": {KEY: "k"}});
