@@ -212,7 +212,7 @@ fn newest<'a>(
 }
 
 /// What starts these servers, as the flag has it.
-fn commands(world: &World, upstreams: &[(&str, &str)]) -> Vec<String> {
+pub(super) fn commands(world: &World, upstreams: &[(&str, &str)]) -> Vec<String> {
     let path = |name: &str| world.sandbox.path(name).to_str().unwrap().to_owned();
     let (script, record) = (path("upstream.py"), path("record"));
     let python = "/usr/bin/env PATH=/usr/local/bin:/usr/bin:/bin python3";

@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::callers::Callers;
-use super::text;
+use super::callers::{Callers, commands};
+use super::{World, text};
+use crate::mcp_client::{Client, Era};
+use crate::support::Sandbox;
 
 const KEY: &str = "dev.handback/idempotency-key";
 
@@ -81,7 +83,7 @@ fn nothing_is_called_as_if_another_server_had_it() {
 
 #[test]
 fn names_of_servers_tell_where_they_end() {
-    let world = super::World::with(crate::support::Sandbox::new());
+    let world = World::with(Sandbox::new());
     let config = world.sandbox.path("names.toml");
     for name in ["a__b", "a_", "handback", &"x".repeat(33)] {
         world.sandbox.write("names.toml", &format!("[upstreams.{name}]\ncommand = [\"x\"]\n"));
@@ -490,8 +492,44 @@ fn what_a_subscription_is_about_is_read_by_all_in_one_way() {
 }
 
 #[test]
+fn what_an_older_client_says_goes_to_whom_it_concerns() {
+    let world = World::with(Sandbox::new());
+    let servers = commands(&world, &[("a", "older token:one"), ("b", "older token:two")]);
+    let flags: Vec<_> = servers.iter().flat_map(|one| ["--upstream", one.as_str()]).collect();
+    let flags = [&["--no-demo"], flags.as_slice()].concat();
+    let can = json!({"elicitation": {}, "roots": {"listChanged": true}});
+    let mut client = Client::start(&world.sandbox, &flags, Era::Older, can);
+    let call = client.send("tools/call", json!({"name": "b__confirm", "arguments": {"what": "x"}}));
+    let asked = client.receive();
+    assert_eq!(asked["params"]["_meta"]["progressToken"], "two", "{asked}");
+    let tell = |client: &mut Client, method: &str, params: Value| {
+        let method = format!("notifications/{method}");
+        client.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    };
+    // What nobody asked to hear, and what nobody is known for, is for neither.
+    for token in ["one", "never", "two"] {
+        tell(&mut client, "progress", json!({"progressToken": token, "progress": 1}));
+    }
+    tell(&mut client, "something/else", json!({}));
+    tell(&mut client, "roots/list_changed", json!({}));
+    client.write(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}}));
+    let answer = client.receive();
+    assert_eq!((&answer["id"], text(&answer["result"])), (&json!(call), "confirmed"));
+    until("both have heard it", || world.effects("told").len() >= 3);
+    let mut told = world.effects("told");
+    told.sort();
+    let roots = "notifications/roots/list_changed";
+    let expected = [
+        format!("told one {roots}"),
+        "told two notifications/progress".to_owned(),
+        format!("told two {roots}"),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn two_servers_of_one_name_are_refused() {
-    let world = super::World::with(crate::support::Sandbox::new());
+    let world = World::with(Sandbox::new());
     let refused = world.sandbox.run("serve --no-demo --upstream a=x --upstream a=y");
     assert_ne!(refused.code, 0);
     assert!(refused.stderr.contains("two upstreams are called `a`"), "{refused:?}");

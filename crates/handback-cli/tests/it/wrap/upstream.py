@@ -8,7 +8,8 @@ Words behind that say more: `has:NAME`, a tool of that name; `res:URI` and `tpl:
 and a template of them; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
-is; `tasks`, it makes tasks; `deaf`, it never lists anything; `jealous`, of its processes only the one that was greeted first does; `open`, a tool that shows its environment; `brief`, it says what it is and
+is; `tasks`, it makes tasks; `token:TOKEN`, it wants to hear
+under that token how far its questions are, and writes down what it is told; `deaf`, it never lists anything; `jealous`, of its processes only the one that was greeted first does; `open`, a tool that shows its environment; `brief`, it says what it is and
 ends over the next question; `stubborn`, it starts another program, writes down the processes of both,
 and neither ends with its input nor when it is asked to.
 """
@@ -28,6 +29,7 @@ LOCK = threading.Lock()
 WAITING = {}
 DISCOVERED = []
 FIRST = []
+TOKEN = [word[6:] for word in MORE if word.startswith("token:")]
 
 
 def say(message):
@@ -183,6 +185,8 @@ def confirm(arguments, params, modern):
 
 
 def ask(method, params):
+    if TOKEN:
+        params = {**params, "_meta": {"progressToken": TOKEN[0]}}
     number = f"s{len(WAITING) + 1}"
     waiting = WAITING[number] = [threading.Event(), None]
     say({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
@@ -382,6 +386,8 @@ for line in sys.stdin:
         continue
     if message["method"] == "notifications/cancelled":
         record("cancelled")
+    elif TOKEN and "id" not in message and message["method"] != "notifications/initialized":
+        record(f"told {TOKEN[0]} {message['method']}")
     if "id" in message:
         threading.Thread(target=serve, args=(message,), daemon=True).start()
 while "stubborn" in MORE:
