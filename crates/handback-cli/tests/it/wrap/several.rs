@@ -511,6 +511,8 @@ fn what_an_older_client_says_goes_to_whom_it_concerns() {
         tell(&mut client, "progress", json!({"progressToken": token, "progress": 1}));
     }
     tell(&mut client, "something/else", json!({}));
+    // What is said after the answer concerns nobody any more.
+    until("it has heard it", || !world.effects("told two").is_empty());
     tell(&mut client, "roots/list_changed", json!({}));
     client.write(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}}));
     let answer = client.receive();
