@@ -91,7 +91,7 @@ pub enum Place {
     },
 }
 
-/// Headers and environments may be secret: only their names are shown.
+/// Headers and environments may be secret: only their names are shown, and of a URL what has no key in it.
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |pairs: &[(String, String)]| -> Vec<String> {
@@ -99,7 +99,8 @@ impl fmt::Debug for Place {
         };
         match self {
             Self::Http { url, headers } => {
-                f.debug_struct("Http").field("url", url).field("headers", &names(headers)).finish()
+                let url = shown_url(url);
+                f.debug_struct("Http").field("url", &url).field("headers", &names(headers)).finish()
             }
             Self::Command { program, args, env } => f
                 .debug_struct("Command")
@@ -111,9 +112,44 @@ impl fmt::Debug for Place {
     }
 }
 
+/// A URL as it is shown: user information and query, which keys may be in, are left out.
+#[must_use]
+pub fn shown_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return HIDDEN.to_owned() };
+    let (rest, query) = match rest.find(['?', '#']) {
+        Some(at) => (rest.get(..at).unwrap_or_default(), format!("?{HIDDEN}")),
+        None => (rest, String::new()),
+    };
+    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let authority = match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{HIDDEN}@{host}"),
+        None => authority.to_owned(),
+    };
+    format!("{scheme}://{authority}{path}{query}")
+}
+
+/// What is shown in the place of what is not.
+const HIDDEN: &str = "…";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_in_a_url_are_not_shown() {
+        for (url, shown) in [
+            ("https://shop.example/mcp", "https://shop.example/mcp"),
+            ("https://h:8443/@scope/mcp", "https://h:8443/@scope/mcp"),
+            ("https://user:key@h/mcp?key=key", "https://…@h/mcp?…"),
+            ("http://k@ey@h?key", "http://…@h?…"),
+            ("http://h#key", "http://h?…"),
+            ("key", "…"),
+        ] {
+            assert_eq!(shown_url(url), shown);
+            let place = Place::Http { url: url.to_owned(), headers: Vec::new() };
+            assert!(!format!("{place:?}").contains("key"), "{place:?}");
+        }
+    }
 
     #[test]
     fn where_a_name_ends_is_clear() {
