@@ -14,6 +14,7 @@ use handback_token::{ArgsFingerprint, Operation, args_fingerprint_of_text};
 use handback_tool::metrics::{UpstreamMetrics, UpstreamOutcome};
 use handback_tool::{
     Claim, Entered, Failure, Made, Refusal, Relay, Relayed, RoundOpened, Surface, ToolClass,
+    is_relayed_name,
 };
 use memchr::memmem;
 use rand::RngExt as _;
@@ -22,7 +23,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use crate::bound::Budget;
-use crate::catalog::{Catalog, Tool};
+use crate::catalog::{Catalog, OWN, Tool};
 use crate::gateway::Gateway;
 use crate::hold::{Cutting, Holding, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
 use crate::hop::{HopTask, with_text};
@@ -231,20 +232,34 @@ impl Gateway {
             return straight(which);
         }
         let registry = self.pipeline().registry();
-        let is_alone = self.own() == 1;
+        let has_unlisted = self.has_unlisted();
         // The common case is decided without a look at any list.
-        if is_alone
+        if has_unlisted
             && registry.named(&talk.caller, operation, name).is_none()
-            && !name.starts_with(crate::catalog::OWN)
+            && !name.starts_with(OWN)
+            && !is_relayed_name(self.name_of(0), name)
         {
             return straight(0);
         }
-        match self.found(talk, |catalog| listed(catalog, operation, name)).await {
-            Some(target) => Some(target),
-            None if is_alone => straight(0),
+        let target = match self.found(talk, |catalog| listed(catalog, operation, name)).await {
+            Some(target) => target,
+            None if has_unlisted => return straight(0),
             // It may be new.
-            None => listed(&*self.recent_catalog(talk).await, operation, name),
-        }
+            None => listed(&*self.recent_catalog(talk).await, operation, name)?,
+        };
+        // What is ours would be refused in words of its own.
+        let is_found = target.which != self.own() || {
+            let own = target.names(self, name).own;
+            registry.named(&talk.caller, operation, own).is_some()
+        };
+        is_found.then_some(target)
+    }
+
+    /// Whether what is not listed may be there: the only server behind may have it. Where some may not
+    /// use what others may, nothing is: the server would answer in its own words, by which what is
+    /// denied could be told from what is not there.
+    pub(crate) fn has_unlisted(&self) -> bool {
+        self.own() == 1 && self.pipeline().registry().is_same_for_all()
     }
 
     /// A call that was let in.
@@ -514,7 +529,8 @@ impl Gateway {
             return Ok(json.clone());
         };
         let upstream = self.name_of(asked.target.which).to_owned();
-        let task = HopTask { upstream, task: id.into_owned(), tool: asked.name.clone() };
+        let (tool, own_name) = (asked.name.clone(), asked.own_name().to_owned());
+        let task = HopTask { upstream, task: id.into_owned(), tool, own_name };
         // The task is at work: refused now, it might be begun again.
         let id = self.hop(&talk.caller).seal_task(&task).await.map_err(|_| Refusal::Ambiguous)?;
         with_text(&json, "taskId", &id).ok_or(Refusal::Broken)

@@ -26,7 +26,7 @@ use crate::kept::Kept;
 use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
 use crate::once::Cuts;
-use crate::options::Options;
+use crate::options::{Options, ToolNames};
 use crate::reference::Places;
 use crate::relay::relayed;
 use crate::retry::{Delivery, Retries};
@@ -253,6 +253,16 @@ impl Gateway {
     /// The line that all callers share, if they do.
     pub(crate) fn shared(&self, which: usize) -> Option<&Arc<Slot>> {
         self.0.shared.get(which)?.as_ref()
+    }
+
+    /// Whether what an upstream lists for this client is for all whom its catalog is for: that of a
+    /// session is its own, and newer callers are on one line, unless the upstream is of the older era
+    /// and not shared.
+    pub(crate) fn lists_for_all(&self, talk: &Talk, which: usize) -> bool {
+        let is_modern = |found: &Found| found.known().is_some_and(|it| it.era == Era::Modern);
+        talk.session.is_some()
+            || self.shared(which).is_some()
+            || self.0.eras.get(which).is_some_and(is_modern)
     }
 
     fn source(&self, which: usize) -> Option<Source> {
@@ -725,18 +735,17 @@ impl Gateway {
 
     /// The upstream that has a resource, for who may use it.
     pub(crate) async fn has_resource(&self, talk: &Talk, uri: &str) -> Option<usize> {
-        let registry = self.0.pipeline.registry();
-        if !registry.allows_name(&talk.caller, uri) {
-            return None;
-        }
-        // The only server behind may have what it does not list.
-        if let Some(which) = self.catalog(talk).await.resource(uri) {
-            return Some(which);
-        }
-        if self.own() == 1 {
-            return Some(0);
-        }
-        self.recent_catalog(talk).await.resource(uri)
+        let which = match self.catalog(talk).await.resource(uri) {
+            Some(which) => which,
+            None if self.has_unlisted() => 0,
+            None => {
+                let catalog = self.recent_catalog(talk).await;
+                let found = catalog.resource(uri);
+                // Of one server, no template is taken for another one's.
+                found.or_else(|| (self.own() == 1 && catalog.may_have(0, uri)).then_some(0))?
+            }
+        };
+        self.may_use_uri(talk, which, uri).then_some(which)
     }
 
     async fn complete(&self, talk: &Talk, question: Question<'_>) -> Answer {
@@ -763,10 +772,15 @@ impl Gateway {
             return unknown();
         }
         let name = reference.text("name").map(std::borrow::Cow::into_owned).unwrap_or_default();
-        let catalog = self.catalog(talk).await;
-        let Some((which, own_name)) = catalog.prompt(&name) else { return unknown() };
-        let (registry, upstream) = (self.0.pipeline.registry(), self.name_of(which));
-        if !registry.allows_relayed(&talk.caller, &name, own_name, upstream) {
+        let Some(target) = self.target(talk, Operation::Prompt, &name).await else {
+            return unknown();
+        };
+        let (registry, which) = (self.0.pipeline.registry(), target.which);
+        let ToolNames { own: own_name, upstream, .. } = target.names(self, &name);
+        // What is ours was found for the caller.
+        if which != self.own()
+            && !registry.allows_relayed(&talk.caller, &name, own_name, upstream)
+        {
             return unknown();
         }
         if own_name == name {

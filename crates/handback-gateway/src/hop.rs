@@ -2,7 +2,7 @@
 //!
 //! A cursor is a cursor token; its operation is list, its name "gateway/" and the list. The id of a task
 //! names a spilled value, which is
-//! `{"upstream", "task", "tool"}`. Their bytes are in [`handback_wire::hop`], and all of it in
+//! `{"upstream", "task", "tool", "own_name"}`. Their bytes are in [`handback_wire::hop`], and all of it in
 //! `docs/spec/hops.md`.
 //!
 //! What is spilled belongs to its caller, as every held value does: to anybody else there is none.
@@ -17,6 +17,8 @@ use handback_tool::gate::Back;
 use handback_tool::{CallHeld, Pipeline, Refusal, Surface};
 use handback_wire::hop::{At, Payload, read_task_id, task_id};
 use serde::{Deserialize, Serialize};
+
+use crate::options::ToolNames;
 
 /// How long a cursor that was spilled is kept, and a task id: longer than either is good for.
 const LIFE_MS: u64 = 24 * 60 * 60 * 1000;
@@ -44,6 +46,17 @@ pub(crate) struct HopTask {
     /// The tool that was called, as it is shown.
     #[serde(default)]
     pub(crate) tool: String,
+    /// Its name there; that under which it is shown, if nothing is said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) own_name: String,
+}
+
+impl HopTask {
+    /// All names of the tool that was called.
+    pub(crate) fn names(&self) -> ToolNames<'_> {
+        let own = if self.own_name.is_empty() { &self.tool } else { &self.own_name };
+        ToolNames { shown: &self.tool, own, upstream: &self.upstream }
+    }
 }
 
 /// Wraps and unwraps for one caller.
@@ -102,8 +115,8 @@ impl Hop<'_> {
         Ok(task_id(id))
     }
 
-    /// The task that an id of the client names. Others' tasks and unknown ones answer alike; the
-    /// audit has the refusal.
+    /// The task that an id of the client names. Others' tasks, unknown ones and those of tools that the
+    /// caller may not use any more answer alike; the audit has the refusal.
     pub(crate) async fn open_task(&self, text: &str) -> Option<HopTask> {
         let found = match read_task_id(text) {
             Some(id) => self.spilled(TASK_KIND, id).await,
@@ -121,6 +134,11 @@ impl Hop<'_> {
             gate.refused(&back, "unknown");
             return None;
         };
+        let ToolNames { shown, own, upstream } = task.names();
+        if !self.pipeline.registry().allows_relayed(self.caller, shown, own, upstream) {
+            gate.refused(&back, Refusal::NotFound.reason());
+            return None;
+        }
         gate.check(&back, &Subject::of(principal).born(born)).await.ok()?;
         Some(task)
     }

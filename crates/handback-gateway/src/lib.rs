@@ -25,7 +25,7 @@
 //! | `hop` | cursors and task ids of upstreams, as tokens of their caller |
 //! | [`session`] | clients of the older era |
 //! | `bridge`, `complete` | clients of one era before servers of the other, and what results lack there |
-//! | `listening`, `following` | what changes, told to newer clients and to older ones of newer servers |
+//! | `listening`, `wishes`, `following` | what changes, told to newer clients and to older ones of newer servers |
 //! | [`front`] | where clients come in |
 //! | [`note`] | what is written beside a held value |
 
@@ -55,6 +55,7 @@ mod slow;
 pub mod talk;
 mod tasks;
 pub mod upstream;
+mod wishes;
 mod words;
 
 pub use gateway::Gateway;

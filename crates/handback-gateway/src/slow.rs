@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use handback_mcp::Era;
-use handback_mcp::server::tasks::{NewTask, Round, Rounds, SLOW_AFTER};
+use handback_mcp::server::tasks::{NewTask, Round, Rounds, SLOW_AFTER, TaskTool};
 use handback_mcp::wire::{Message, Object};
 use handback_token::Operation;
 use serde_json::value::RawValue;
@@ -57,6 +57,11 @@ impl Gateway {
         }
         let new = NewTask {
             owner: talk.caller.principal().clone(),
+            tool: TaskTool {
+                name: names.shown.to_owned(),
+                own_name: names.own.to_owned(),
+                upstream: Some(names.upstream.to_owned()),
+            },
             longest: self.options().time_limit(names),
             patience: self.pipeline().sealer().state_life(),
             cancel: own.clone(),

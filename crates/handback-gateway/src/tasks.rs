@@ -59,18 +59,23 @@ impl Gateway {
                 false => unknown(),
             };
         }
-        let hop = self.hop(&talk.caller);
-        let Some(task) = hop.open_task(&shown).await else { return unknown() };
-        let Some(which) = self.number_of(&task.upstream) else { return unknown() };
+        let Some((which, task)) = self.task_of(talk, &shown).await else { return unknown() };
         let params = with_text(params.get().as_bytes(), "taskId", &task.task);
         match self.pass(talk, which, &question, params).await {
             Answer::Result(raw) => self.of_task(talk, &question, which, (&task, &shown), raw).await,
             Answer::Error(json) => {
                 let params = question.params.and_then(|params| Object::read(params).ok());
-                let holding = self.holding(talk, params.as_ref(), &task.upstream, &task.tool);
+                let holding = self.holding(talk, params.as_ref(), task.names());
                 Answer::Error(holding.error(json))
             }
         }
+    }
+
+    /// The task of an upstream that the client knows by this id, and the upstream.
+    pub(crate) async fn task_of(&self, talk: &Talk, shown: &str) -> Option<(usize, HopTask)> {
+        let task = self.hop(&talk.caller).open_task(shown).await?;
+        let which = self.number_of(&task.upstream)?;
+        Some((which, task))
     }
 
     /// Whether the one upstream is a program, and its process this client's alone: of the newer era all
@@ -86,7 +91,8 @@ impl Gateway {
     /// What the one upstream of an older client says of a task; a result fits the client's budget.
     async fn of_older_task(&self, talk: &Talk, question: &Question<'_>) -> Answer {
         // Of which tool it is, is not said.
-        let holding = self.holding(talk, None, self.name_of(0), "");
+        let names = ToolNames { shown: "", own: "", upstream: self.name_of(0) };
+        let holding = self.holding(talk, None, names);
         let raw = match self.pass(talk, 0, question, question.params_bytes()).await {
             Answer::Result(raw) if question.method == "tasks/result" => raw,
             Answer::Error(json) => return Answer::Error(holding.error(json)),
@@ -110,8 +116,7 @@ impl Gateway {
         &self,
         talk: &Talk,
         params: Option<&Object<'_>>,
-        upstream: &str,
-        tool: &str,
+        names: ToolNames<'_>,
     ) -> Holding {
         let of_session = talk.session.as_ref().and_then(|session| session.client());
         let client = match (of_session, params) {
@@ -119,14 +124,13 @@ impl Gateway {
             (None, Some(params)) => self.client_name(talk, params),
             (None, None) => None,
         };
-        let names = ToolNames { shown: tool, own: tool, upstream };
         Holding {
             budget: self.options().budget(client.as_deref(), names),
             held: self.pipeline().held().clone(),
             owner: talk.caller.principal().clone(),
             clock: Arc::clone(self.pipeline().clock()),
-            upstream: upstream.to_owned(),
-            tool: tool.to_owned(),
+            upstream: names.upstream.to_owned(),
+            tool: names.shown.to_owned(),
             retried_for: Duration::ZERO,
         }
     }
@@ -147,15 +151,26 @@ impl Gateway {
         }
         let read = tokio::task::spawn_blocking(move || raw.whole()).await;
         let Some(json) = read.ok().flatten() else { return lost(LineError::Lost) };
-        let unchanged = || Answer::Result(Raw::Memory(json.clone()));
-        let Ok(raw) = serde_json::from_slice::<&RawValue>(&json) else { return unchanged() };
-        let Ok(mut told) = Object::read(raw) else { return unchanged() };
+        let Some(params) = question.params else { return Answer::Result(Raw::Memory(json)) };
+        let told = self.task_told(talk, params, (task, shown), json).await;
+        told.map_or_else(lost, |json| Answer::Result(Raw::Memory(json)))
+    }
+
+    /// The same of what an upstream told, asked or not; `params` are those of the client's question.
+    pub(crate) async fn task_told(
+        &self,
+        talk: &Talk,
+        params: &RawValue,
+        (task, shown): (&HopTask, &str),
+        json: Bytes,
+    ) -> Result<Bytes, LineError> {
+        let Ok(raw) = serde_json::from_slice::<&RawValue>(&json) else { return Ok(json.clone()) };
+        let Ok(mut told) = Object::read(raw) else { return Ok(json.clone()) };
         let has_id = told.text("taskId").is_some_and(|id| id == task.task);
         if has_id {
             told.set("taskId", Value::from(shown).to_string());
         }
-        let params = question.params.and_then(|params| Object::read(params).ok());
-        let holding = self.holding(talk, params.as_ref(), &task.upstream, &task.tool);
+        let holding = self.holding(talk, Object::read(params).ok().as_ref(), task.names());
         let result = told.get("result").map(|result| Bytes::copy_from_slice(result.as_bytes()));
         let over = result.map(Raw::Memory).filter(|result| holding.is_over(result));
         let error = told.get("error").map(|error| Bytes::copy_from_slice(error.as_bytes()));
@@ -167,11 +182,11 @@ impl Gateway {
         if let Some(result) = over {
             match self.held_once(talk, &holding, shown, result).await {
                 Ok(result) => told.set("result", String::from_utf8_lossy(&result).into_owned()),
-                Err(NotHeld::Failed(_)) => return lost(LineError::Protocol("no result")),
+                Err(NotHeld::Failed(_)) => return Err(LineError::Protocol("no result")),
                 Err(NotHeld::Refused(why)) => {
                     let Answer::Result(error) = words::tool_error(talk.era, &why, "not_held")
                     else {
-                        return unchanged();
+                        return Err(LineError::Lost);
                     };
                     let error = error.whole().unwrap_or_default();
                     told.set("result", String::from_utf8_lossy(&error).into_owned());
@@ -179,8 +194,8 @@ impl Gateway {
             }
         }
         match is_changed {
-            true => Answer::Result(Raw::Memory(told.to_json().into())),
-            false => unchanged(),
+            true => Ok(told.to_json().into()),
+            false => Ok(json.clone()),
         }
     }
 
@@ -189,8 +204,7 @@ impl Gateway {
         if question.method != "tasks/get" {
             return self.pass(talk, self.own(), question, question.params_bytes()).await;
         }
-        let (tasks, gate) = (self.own_tasks(), self.pipeline().gate());
-        match tasks.get_json(&gate, talk.caller.principal(), id).await {
+        match self.own_tasks().get_json(self.pipeline(), &talk.caller, id).await {
             Ok(json) => {
                 let status = member(json.as_bytes(), "status");
                 if matches!(status.as_deref(), Some("completed" | "failed" | "cancelled"))

@@ -1,5 +1,6 @@
 //! A line over Streamable HTTP.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -25,7 +26,9 @@ use super::headers::{self, Kind};
 use super::pending::Route;
 use super::said::{Said, To, Unsaid};
 use super::spool::Limits;
-use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, frame, standing};
+use super::{
+    Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, frame, shown_url, standing,
+};
 
 /// Questions under way on one line at most: each may have a connection.
 const ASKED_MAX: usize = 4096;
@@ -58,7 +61,6 @@ pub(super) struct Http {
 }
 
 /// What the line and what it does in the background share.
-#[derive(Debug)]
 pub(super) struct Shared {
     client: Client,
     uri: Uri,
@@ -78,6 +80,19 @@ pub(super) struct Shared {
     pub(super) closed: CancellationToken,
     /// The upstream does not know the session any more.
     is_gone: AtomicBool,
+}
+
+/// The address may have a key in it.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let uri = shown_url(&self.uri.to_string());
+        let Self { session, ears, .. } = self;
+        f.debug_struct("Shared")
+            .field("uri", &uri)
+            .field("session", session)
+            .field("ears", ears)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]

@@ -60,6 +60,12 @@ impl Callers {
         Self { server, alice, bob, world }
     }
 
+    /// The same, with something else configured.
+    pub(super) fn now_with(self, upstreams: &[(&str, &str)], more: &str) -> Self {
+        self.world.sandbox.write("handback.toml", &format!("{STATIC}{more}"));
+        self.now_before(upstreams)
+    }
+
     fn post(&self, token: &str, headers: &[(&str, &str)], message: &Value) -> Told {
         let mut stream = self.begin_post(token, headers, message);
         let answer = crate::streams::server::read(&mut stream);
@@ -155,8 +161,18 @@ impl Callers {
 
     /// Listens to what changes; `notifications` is JSON, or nearly.
     pub(super) fn listen_to(&self, token: &str, notifications: &str) -> TcpStream {
-        let (headers, message) =
-            newest("subscriptions/listen", "", json!({"notifications": "HERE"}), json!({}));
+        self.listen_as(token, notifications, json!({}))
+    }
+
+    /// The same, for a client that can do this.
+    pub(super) fn listen_as(
+        &self,
+        token: &str,
+        notifications: &str,
+        capabilities: Value,
+    ) -> TcpStream {
+        let params = json!({"notifications": "HERE"});
+        let (headers, message) = newest("subscriptions/listen", "", params, capabilities);
         let message = message.to_string().replace("\"HERE\"", notifications);
         self.begin_text(token, &headers, &message)
     }
@@ -196,7 +212,7 @@ fn newest<'a>(
 }
 
 /// What starts these servers, as the flag has it.
-fn commands(world: &World, upstreams: &[(&str, &str)]) -> Vec<String> {
+pub(super) fn commands(world: &World, upstreams: &[(&str, &str)]) -> Vec<String> {
     let path = |name: &str| world.sandbox.path(name).to_str().unwrap().to_owned();
     let (script, record) = (path("upstream.py"), path("record"));
     let python = "/usr/bin/env PATH=/usr/local/bin:/usr/bin:/bin python3";

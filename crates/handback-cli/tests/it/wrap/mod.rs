@@ -14,6 +14,7 @@ mod large;
 mod leaving;
 mod metrics;
 mod parked;
+mod news;
 mod references;
 mod retries;
 mod sessions;

@@ -355,3 +355,61 @@ fn who_has_read_the_result_of_a_task_has_its_answer() {
     assert!(told["result"]["_meta"]["dev.handback/replayed"].is_null(), "{told}");
     assert_eq!(world.effects("append").len(), 2);
 }
+
+#[test]
+fn who_may_not_use_a_tool_any_more_has_none_of_its_tasks() {
+    let upstreams = [("up", "newest tasks"), ("plain", "both")];
+    let long = "[[gateway.tools]]\ntools = \"append\"\nlong = true\n";
+    let callers = Callers::before(&upstreams, long);
+    let alice = callers.alice.clone();
+    let chore = json!({"name": "chore", "arguments": {"bytes": 10}});
+    let of_server = callers.ask_of(&alice, "tools/call", "chore", chore, knows_tasks());
+    let mut call = append(0);
+    call["name"] = "plain__append".into();
+    let own = callers.ask_of(&alice, "tools/call", "plain__append", call, knows_tasks());
+    let tasks = [task_of(&of_server["result"]), task_of(&own["result"])];
+    let about = |callers: &Callers, method: &str, task: &str| {
+        let params = json!({"taskId": task, "inputResponses": {}});
+        callers.ask_of(&alice, method, task, params, knows_tasks())
+    };
+    for task in &tasks {
+        let begun = Instant::now();
+        while about(&callers, "tasks/get", task)["result"]["status"] != "completed" {
+            assert!(begun.elapsed() < LONG);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    // By the names that their servers have for the tools.
+    let denied = "[[permissions.rules]]\ndeny = [\"chore\", \"append\"]\nsubjects = [\"alice\"]\n";
+    let callers = callers.now_with(&upstreams, &format!("{long}{denied}"));
+    let before = callers.world.effects("state").len();
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        for (task, never) in tasks.iter().zip([
+            format!("t{:032x}", 1),
+            handback_token::Handle::generate(&mut rand::rng()).to_string(),
+        ]) {
+            let refused = about(&callers, method, task);
+            assert_eq!(refused["error"]["data"]["reason"], "invalid", "{method}: {refused}");
+            assert_eq!(refused, about(&callers, method, &never), "{method}");
+        }
+    }
+    assert_eq!(callers.world.effects("state").len(), before, "no server was asked");
+    // It is there for who may.
+    let callers = callers.now_with(&upstreams, long);
+    for task in &tasks {
+        let told = about(&callers, "tasks/get", task);
+        assert_eq!(told["result"]["status"], "completed", "{told}");
+    }
+}
+
+#[test]
+fn what_is_configured_for_a_tool_holds_for_its_tasks_by_every_name() {
+    let rule = "[[gateway.tools]]\ntools = \"chore\"\nbudget = \"unlimited\"\n";
+    let callers = Callers::before(&[("a", "newest tasks"), ("b", "newest tasks")], rule);
+    let alice = callers.alice.as_str();
+    let call = json!({"name": "b__chore", "arguments": {"bytes": 100_000}});
+    let called = callers.ask_of(alice, "tools/call", "b__chore", call, knows_tasks());
+    let task = task_of(&called["result"]);
+    let told = callers.ask_of(alice, "tasks/get", &task, json!({"taskId": task}), knows_tasks());
+    assert_eq!(text(&told["result"]["result"]).len(), 100_000);
+}
