@@ -577,7 +577,8 @@ mod tests {
         async fn asks(&mut self, id: &str) {
             let params = json!({"message": id});
             let (method, version) = ("elicitation/create", "2.0");
-            let question = json!({"jsonrpc": version, "id": id, "method": method, "params": params});
+            let question =
+                json!({"jsonrpc": version, "id": id, "method": method, "params": params});
             self.say(&question).await;
         }
 
@@ -665,7 +666,10 @@ mod tests {
         drop(line);
         let asking = async {
             let answer = server.next().await;
-            assert_eq!((&answer["id"], &answer["result"]["action"]), (&json!("one"), &json!("accept")));
+            assert_eq!(
+                (&answer["id"], &answer["result"]["action"]),
+                (&json!("one"), &json!("accept"))
+            );
             server.asks("two").await;
         };
         let (second, ()) = tokio::join!(comes_with(back(state), &parking), asking);
@@ -678,7 +682,10 @@ mod tests {
         };
         let (third, ()) = tokio::join!(comes_with(back(state), &parking), ending);
         assert_eq!(result(third.unwrap())["resultType"], "complete");
-        assert!(comes_with(back(state), &parking).await.is_none(), "there is nothing to come back to");
+        assert!(
+            comes_with(back(state), &parking).await.is_none(),
+            "there is nothing to come back to"
+        );
     }
 
     #[tokio::test]
@@ -692,7 +699,11 @@ mod tests {
             assert_eq!(result(comes_with(bare, &parking).await.unwrap()), first);
         }
         let ending = async {
-            assert_eq!(server.next().await["result"]["action"], "accept", "it was told nothing else");
+            assert_eq!(
+                server.next().await["result"]["action"],
+                "accept",
+                "it was told nothing else"
+            );
             server.ends(&of_server).await;
         };
         let (told, ()) = tokio::join!(comes_with(back(state), &parking), ending);

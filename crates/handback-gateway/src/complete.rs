@@ -187,10 +187,7 @@ mod tests {
             r#"{"contents":[{"resultType":1}],"x":1e2}"#,
             r#"{"contents":[{"resultType":1}],"x":1e2,"resultType":"complete","ttlMs":0,"cacheScope":"private"}"#,
         );
-        check(
-            r#"{"tools":[],"ttlMs":7}"#,
-            r#"{"tools":[],"ttlMs":7,"resultType":"complete"}"#,
-        );
+        check(r#"{"tools":[],"ttlMs":7}"#, r#"{"tools":[],"ttlMs":7,"resultType":"complete"}"#);
         check(
             r#"{"tools":[],"cacheScope":"public"}"#,
             r#"{"tools":[],"cacheScope":"public","resultType":"complete","ttlMs":0}"#,

@@ -496,12 +496,7 @@ impl Gateway {
 
     /// Asks on the line that there is. One that is found gone, so that nothing was asked, is opened once
     /// more.
-    async fn asked_anew(
-        &self,
-        talk: &Talk,
-        which: usize,
-        ask: Ask,
-    ) -> Result<Answer, LineError> {
+    async fn asked_anew(&self, talk: &Talk, which: usize, ask: Ask) -> Result<Answer, LineError> {
         // Until there is a line, nothing is asked.
         let unreached = |error: LineError| LineError::Unreachable(error.to_string());
         // The other half of the time is to ask.
@@ -778,8 +773,7 @@ impl Gateway {
         let (registry, which) = (self.0.pipeline.registry(), target.which);
         let ToolNames { own: own_name, upstream, .. } = target.names(self, &name);
         // What is ours was found for the caller.
-        if which != self.own()
-            && !registry.allows_relayed(&talk.caller, &name, own_name, upstream)
+        if which != self.own() && !registry.allows_relayed(&talk.caller, &name, own_name, upstream)
         {
             return unknown();
         }

@@ -112,12 +112,7 @@ impl Gateway {
     }
 
     /// For whom the result of a task is held, and from which size on.
-    fn holding(
-        &self,
-        talk: &Talk,
-        params: Option<&Object<'_>>,
-        names: ToolNames<'_>,
-    ) -> Holding {
+    fn holding(&self, talk: &Talk, params: Option<&Object<'_>>, names: ToolNames<'_>) -> Holding {
         let of_session = talk.session.as_ref().and_then(|session| session.client());
         let client = match (of_session, params) {
             (Some(client), _) => Some(client.to_owned()),

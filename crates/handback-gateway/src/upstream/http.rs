@@ -26,9 +26,7 @@ use super::headers::{self, Kind};
 use super::pending::Route;
 use super::said::{Said, To, Unsaid};
 use super::spool::Limits;
-use super::{
-    Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, frame, shown_url, standing,
-};
+use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, frame, shown_url, standing};
 
 /// Questions under way on one line at most: each may have a connection.
 const ASKED_MAX: usize = 4096;

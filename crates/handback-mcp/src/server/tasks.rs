@@ -22,9 +22,7 @@ use handback_store::revocations::Subject;
 use handback_store::{Change, Condition, Kv, KvBatch, Millis};
 use handback_token::{Handle, HandleError, Operation, Reason};
 use handback_tool::gate::Back;
-use handback_tool::{
-    Answer, CallHeld, Continuation, Pipeline, Refusal, Registry, Reply, Surface,
-};
+use handback_tool::{Answer, CallHeld, Continuation, Pipeline, Refusal, Registry, Reply, Surface};
 use jiff::Timestamp;
 use rand::RngExt as _;
 use rmcp::ErrorData;
@@ -125,9 +123,7 @@ impl TaskTool {
     /// Whether this caller may use it.
     fn is_for(&self, caller: &Caller, registry: &Registry) -> bool {
         match &self.upstream {
-            Some(upstream) => {
-                registry.allows_relayed(caller, &self.name, &self.own_name, upstream)
-            }
+            Some(upstream) => registry.allows_relayed(caller, &self.name, &self.own_name, upstream),
             None => registry.named(caller, Operation::Call, &self.own_name).is_some(),
         }
     }

@@ -167,7 +167,8 @@ fn a_newer_client_hears_beside_its_call_what_it_asked_for() {
         let answer = crate::streams::server::read(&mut stream);
         let body = String::from_utf8(answer.body).unwrap();
         let events = body.lines().filter_map(|line| line.strip_prefix("data: "));
-        let mut heard: Vec<Value> = events.map(|json| serde_json::from_str(json).unwrap()).collect();
+        let mut heard: Vec<Value> =
+            events.map(|json| serde_json::from_str(json).unwrap()).collect();
         assert_eq!(text(&heard.pop().unwrap()["result"]), "told", "{body}");
         assert_eq!(heard.pop().unwrap()["params"]["progressToken"], "mine", "{body}");
         let heard: Vec<_> = heard.iter().map(|said| said["params"]["data"].as_str()).collect();

@@ -167,9 +167,12 @@ fn what_reads_the_held_gives_way_to_a_tool_of_its_name_and_is_told_by_its_own() 
             }
         }
         let reader = "handback__mcp_aql_read";
-        for (name, times) in
-            [("mcp_aql_read", 1), (reader, 1), ("mcp_aql_create", 1), ("handback__mcp_aql_create", 0)]
-        {
+        for (name, times) in [
+            ("mcp_aql_read", 1),
+            (reader, 1),
+            ("mcp_aql_create", 1),
+            ("handback__mcp_aql_create", 0),
+        ] {
             let found = names.iter().filter(|known| *known == name).count();
             assert_eq!(found, times, "{name}: {names:?}");
         }

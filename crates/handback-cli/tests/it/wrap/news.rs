@@ -130,7 +130,8 @@ fn who_does_not_know_tasks_follows_none() {
     let _listening = callers.listen_to(&callers.alice, &wanted);
     callers.world.until_effect("follows of-a");
     assert_eq!(callers.world.effects("follows of-a"), ["follows of-a "]);
-    for wrong in [r#"{"taskIds":"x"}"#, r#"{"taskIds":["x",5]}"#, r#"{"taskIds":[],"taskIds":[]}"#] {
+    for wrong in [r#"{"taskIds":"x"}"#, r#"{"taskIds":["x",5]}"#, r#"{"taskIds":[],"taskIds":[]}"#]
+    {
         let answer = crate::streams::server::read(&mut callers.listen_to(&callers.alice, wrong));
         let body = String::from_utf8(answer.body).unwrap();
         assert!(body.contains("\"error\""), "{wrong}: {body}");

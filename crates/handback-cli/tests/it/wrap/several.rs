@@ -423,17 +423,15 @@ fn what_is_listed_of_resources_can_be_read_and_nothing_else() {
     let bob = callers.bob.as_str();
     assert_eq!(resources(&callers, bob), ["db://x"]);
     let session = callers.begin(bob);
-    let read = |uri: &str| {
-        callers.ask_of(bob, "resources/read", uri, json!({"uri": uri}), json!({}))
-    };
+    let read =
+        |uri: &str| callers.ask_of(bob, "resources/read", uri, json!({"uri": uri}), json!({}));
     let complete = |uri: &str| {
         let reference = json!({"type": "ref/resource", "uri": uri});
         let params = json!({"ref": reference, "argument": {"name": "a", "value": "w"}});
         callers.ask_of(bob, "completion/complete", "", params, json!({}))
     };
-    let follow = |uri: &str| {
-        callers.ask_in(bob, &session, "resources/subscribe", json!({"uri": uri}))
-    };
+    let follow =
+        |uri: &str| callers.ask_in(bob, &session, "resources/subscribe", json!({"uri": uri}));
     assert_eq!(read("db://x")["result"]["contents"][0]["text"], "here");
     assert!(complete("db://x")["result"].is_object());
     assert!(follow("db://x")["result"].is_object());
