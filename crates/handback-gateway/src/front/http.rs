@@ -38,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 use super::sessions::{Known, Reader, Sessions, Stream};
 use super::stdio::{PARSE_ERROR, answer_line, told_line};
 use crate::gateway::Gateway;
+use crate::mirror::PARAM_PREFIX;
 use crate::retry::Delivery;
 use crate::session::Session;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
@@ -55,7 +56,6 @@ const LISTEN: &str = "subscriptions/listen";
 
 const METHOD_HEADER: &str = "mcp-method";
 const NAME_HEADER: &str = "mcp-name";
-const PARAM_PREFIX: &str = "mcp-param-";
 
 /// Headers with an idempotency key.
 const KEY_HEADERS: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
@@ -191,7 +191,8 @@ impl HttpFront {
             };
             let watch = (method == LISTEN).then(|| sessions.watch_alone(&caller, again));
             let delivery = Delivery::default();
-            let talk = Talk { caller, era: Era::Modern, out, session: None, delivery };
+            let (era, has_headers) = (Era::Modern, true);
+            let talk = Talk { caller, era, out, session: None, delivery, has_headers };
             let asked = gateway.ask(&talk, question, CancellationToken::new());
             let answer = match watch {
                 None => asked.await,

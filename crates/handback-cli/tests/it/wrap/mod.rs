@@ -6,6 +6,7 @@ mod callers;
 mod connect;
 mod environment;
 mod follows;
+mod headers;
 mod held;
 mod hops;
 mod killed;
