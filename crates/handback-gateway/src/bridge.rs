@@ -201,7 +201,8 @@ async fn for_older(
             time_limit: ask.time_limit,
             subscription: None,
         };
-        let answered = relayed(talk.clone(), line.clone(), round).await;
+        let asked = session.gateway().relayed(talk.clone(), (which, line.clone()), round);
+        let answered = asked.await;
         // That nothing happened in this round says nothing of those before.
         let answer = answered.map_err(|why| if number == 0 { why } else { begun(why) })?;
         let Some(Questions { requests, state }) = Questions::of(&answer)? else {

@@ -27,6 +27,7 @@ use crate::catalog::{Catalog, OWN, Tool};
 use crate::gateway::Gateway;
 use crate::hold::{Cutting, Holding, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
 use crate::hop::{HopTask, with_text};
+use crate::mirror::{Headers, arguments_of};
 use crate::options::ToolNames;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::replay;
@@ -138,7 +139,7 @@ impl Gateway {
             }
             (_, state) => state.map(Cow::into_owned),
         };
-        let arguments = question.params.and_then(arguments_of);
+        let arguments = question.params.and_then(|params| arguments_of(params.get()));
         let mut params = params;
         let is_single_use = self.options().is_single_use(target.names(self, &name));
         // What is answered once is answered with its state, which says what was asked.
@@ -303,8 +304,8 @@ impl Gateway {
         };
         let names = asked.target.names(self, &asked.name);
         let time_limit = self.options().time_limit(names);
-        let params = match (outgoing, &claim) {
-            (Ok(params), _) => params,
+        let (params, headers) = match (outgoing, &claim) {
+            (Ok(outgoing), _) => outgoing,
             // Made before, it has its answer, although what it refers to is gone by now.
             (Err(refusal @ Refusal::BadArguments(_)), Some(_)) => {
                 let told = relayed_of(words::refusal(talk.era, &refusal));
@@ -322,7 +323,7 @@ impl Gateway {
         let ask = Ask {
             method: question.method.to_owned(),
             params: Some(params),
-            headers: question.headers.clone(),
+            headers,
             heard: None,
             time_limit: Some(time_limit),
             subscription: None,
@@ -357,7 +358,7 @@ impl Gateway {
         Ok((made, minted, answer))
     }
 
-    /// The parameters as the upstream gets them.
+    /// The parameters as the upstream gets them, and the headers that the client said of them.
     async fn outgoing(
         &self,
         talk: &Talk,
@@ -365,8 +366,9 @@ impl Gateway {
         asked: &Asked<'_>,
         opened: Option<&RoundOpened>,
         entered: &Entered,
-    ) -> Result<Bytes, Refusal> {
+    ) -> Result<(Bytes, Headers), Refusal> {
         let mut params = asked.params.clone();
+        let mut headers = question.headers.clone();
         let mut is_changed = asked.is_changed;
         if let Some(renamed) = &asked.target.renamed {
             params.set("name", Value::from(renamed.as_str()).to_string());
@@ -386,12 +388,18 @@ impl Gateway {
             && let Some(arguments) = asked.arguments
             && let Some(resolved) = self.resolved(talk, asked, arguments, entered).await?
         {
+            if talk.has_headers
+                && let Some(tool) = self.catalog(talk).await.tool(&asked.name)
+            {
+                let moved = tool.mirrored.moved(headers, (arguments, &resolved));
+                headers = moved.map_err(|error| Refusal::BadArguments(error.to_string()))?;
+            }
             params.set("arguments", resolved);
             is_changed = true;
         }
         match question.params_bytes() {
-            Some(bytes) if !is_changed => Ok(bytes),
-            _ => Ok(params.to_json().into()),
+            Some(bytes) if !is_changed => Ok((bytes, headers)),
+            _ => Ok((params.to_json().into(), headers)),
         }
     }
 
@@ -622,16 +630,19 @@ impl Work {
         let there = AtUpstream { metrics, since: Instant::now() };
         let answered = self.gateway.asked(&self.talk, self.which, ask).await;
         self.elsewhere.was(there.ended(outcome_of(&answered)));
+        let failed = |json| {
+            let json = match &self.holding {
+                Some(holding) => holding.error(json),
+                None => json,
+            };
+            Relayed { json, is_error: true, round: None }
+        };
         match answered {
             Ok(Answer::Result(raw)) => self.taken(raw).await,
-            Ok(Answer::Error(json)) => {
-                let json = match &self.holding {
-                    Some(holding) => holding.error(json),
-                    None => json,
-                };
-                Ok(Relayed { json, is_error: true, round: None })
-            }
+            Ok(Answer::Error(json)) => Ok(failed(json)),
             Err(LineError::TooLarge) => Err(Failure::TooLarge),
+            // In the words of the server: it may be made again, with other headers.
+            Err(LineError::Mismatch(json)) => Err(Failure::NothingHappened(failed(json))),
             Err(error) if error.nothing_happened() => {
                 Err(Failure::NothingHappened(self.unanswered(&error)))
             }
@@ -750,18 +761,6 @@ fn with_budget(meta: Option<&str>, budget: Budget) -> Option<String> {
     let bytes = wanted.unwrap_or(usize::MAX).min(budget.as_bytes());
     meta.set(BUDGET_META, bytes.to_string());
     Some(meta.to_json())
-}
-
-/// The arguments, in the message.
-fn arguments_of(params: &RawValue) -> Option<&str> {
-    #[derive(serde::Deserialize)]
-    struct Params<'a> {
-        #[serde(borrow, default)]
-        arguments: Option<&'a RawValue>,
-    }
-
-    let params: Params<'_> = serde_json::from_str(params.get()).ok()?;
-    params.arguments.map(RawValue::get)
 }
 
 /// The idempotency key: of the message, or of its headers. It may be said in both places, but not

@@ -20,10 +20,11 @@ use jsonschema::Validator;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Mutex, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::gateway::{Gateway, TOGETHER_TIME};
 use crate::lists::List;
+use crate::mirror::Mirrored;
 use crate::talk::Talk;
 pub(crate) use crate::upstream::OWN;
 
@@ -85,6 +86,11 @@ impl Catalogs {
         }
     }
 
+    /// What there is, as far as it is known already.
+    pub(crate) fn now(&self) -> Option<Arc<Catalog>> {
+        self.known().map(|known| known.catalog)
+    }
+
     fn known(&self) -> Option<Known> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -114,6 +120,15 @@ impl Catalogs {
     /// be unknown.
     pub(crate) async fn recent(&self, gateway: &Gateway, talk: &Talk) -> Arc<Catalog> {
         self.looked_at(gateway, talk, FRESH_IF_IN_DOUBT).await
+    }
+
+    /// What there is after something turned out to be otherwise than it is known; not sooner than it may be
+    /// looked at.
+    pub(crate) async fn anew(&self, gateway: &Gateway, talk: &Talk) -> Arc<Catalog> {
+        if let Some(known) = self.known() {
+            sleep_until(known.since + LOOKED_AT_PAUSE).await;
+        }
+        self.looked_at(gateway, talk, LOOKED_AT_PAUSE).await
     }
 
     /// What there is under a name. As long as nothing is known, the first upstream that has it is
@@ -253,6 +268,8 @@ pub(crate) struct Tool {
     pub(crate) input: Option<Arc<Validator>>,
     /// What its structured results fit.
     pub(crate) output: Option<Arc<Validator>>,
+    /// Those of its arguments that go in headers as well.
+    pub(crate) mirrored: Arc<Mirrored>,
 }
 
 impl Catalog {
@@ -417,6 +434,12 @@ impl Catalog {
         self.tools.get(shown)
     }
 
+    /// The tool that an upstream has under this name.
+    pub(crate) fn tool_of(&self, which: usize, name: &str) -> Option<&Tool> {
+        let shown = self.renamed(List::Tools, which, name).unwrap_or(name);
+        self.tool(shown).filter(|tool| tool.which == which)
+    }
+
     /// The prompt that is shown under this name: its upstream, and its name there.
     pub(crate) fn prompt(&self, shown: &str) -> Option<(usize, &str)> {
         self.prompts.get(shown).map(|(which, name)| (*which, name.as_str()))
@@ -478,7 +501,8 @@ impl Tool {
             jsonschema::validator_for(schema).ok().map(Arc::new)
         };
         let (input, output) = (schema("inputSchema"), schema("outputSchema"));
-        Self { which, name, class, input, output }
+        let mirrored = Arc::new(Mirrored::read(item.get("inputSchema")));
+        Self { which, name, class, input, output, mirrored }
     }
 }
 

@@ -28,7 +28,6 @@ use crate::lists::List;
 use crate::once::Cuts;
 use crate::options::{Options, ToolNames};
 use crate::reference::Places;
-use crate::relay::relayed;
 use crate::retry::{Delivery, Retries};
 use crate::slot::{Slot, Source};
 use crate::slow::TASKS;
@@ -544,7 +543,7 @@ impl Gateway {
         ask: Ask,
     ) -> Result<Answer, LineError> {
         if talk.era == line.era() {
-            return relayed(talk, line, ask).await;
+            return self.relayed(talk, (which, line), ask).await;
         }
         let of_caller = talk.clone();
         let listeners = |method, params| self.tell_listeners(&of_caller, which, method, params);
@@ -571,6 +570,11 @@ impl Gateway {
         Box::pin(self.catalogs(talk).current(self, talk)).await
     }
 
+    /// The same, as far as it is known already.
+    pub(crate) fn known_catalog(&self, talk: &Talk) -> Option<Arc<Catalog>> {
+        self.catalogs(talk).now()
+    }
+
     /// What there is under a name.
     pub(crate) async fn found<T>(
         &self,
@@ -588,6 +592,11 @@ impl Gateway {
     /// The same, before something is said to be unknown.
     pub(crate) async fn recent_catalog(&self, talk: &Talk) -> Arc<Catalog> {
         Box::pin(self.catalogs(talk).recent(self, talk)).await
+    }
+
+    /// The same, after something turned out to be otherwise than it is known.
+    pub(crate) async fn catalog_anew(&self, talk: &Talk) -> Arc<Catalog> {
+        Box::pin(self.catalogs(talk).anew(self, talk)).await
     }
 
     /// Looks at what there is, unless somebody did within this time.

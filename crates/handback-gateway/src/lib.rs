@@ -14,6 +14,7 @@
 //! | `eras` | which era an upstream speaks |
 //! | [`gateway`] | which upstream a question goes to |
 //! | `relay` | one question to it, and what its client hears meanwhile |
+//! | `mirror` | arguments that go in headers as well |
 //! | `catalog`, `lists` | what upstreams have, under which names |
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `slow` | calls that become tasks |
@@ -43,6 +44,7 @@ mod hop;
 mod kept;
 mod listening;
 mod lists;
+mod mirror;
 mod once;
 pub mod options;
 pub mod reference;

@@ -164,6 +164,7 @@ impl Session {
             out,
             session: Some(Arc::clone(self)),
             delivery,
+            has_headers: false,
         };
         let id = question.id.to_owned();
         let cancel = CancellationToken::new();

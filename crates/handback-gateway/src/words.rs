@@ -85,6 +85,9 @@ pub(crate) fn refusal(era: Era, refusal: &Refusal) -> Answer {
 
 /// A question that an upstream did not answer, of anything but a tool.
 pub(crate) fn unanswered(upstream: &str, why: &LineError) -> Answer {
+    if let LineError::Mismatch(error) = why {
+        return Answer::Error(error.clone());
+    }
     let (message, reason) = unanswered_words(upstream, why);
     refused(INTERNAL_ERROR, &message, Some(json!({"reason": reason})))
 }
@@ -111,6 +114,14 @@ pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'st
             format!("the server `{upstream}` refused to be asked, with status {status}"),
             "refused",
         ),
+        LineError::Mismatch(_) => {
+            let why = "finds that the headers do not fit the message";
+            (format!("the server `{upstream}` {why}"), "headers")
+        }
+        LineError::Headers => {
+            let why = "wants in headers are too long for that";
+            (format!("arguments that the server `{upstream}` {why}"), "headers_too_long")
+        }
         LineError::Busy => (format!("the server `{upstream}` is busy"), "busy"),
         LineError::Era => {
             (format!("the server `{upstream}` speaks another revision of the protocol"), "era")

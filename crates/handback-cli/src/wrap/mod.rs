@@ -42,7 +42,8 @@ const AT_ONCE_MAX: usize = 64;
 /// At its end, a wrapped server has its sums written to stderr, in one line.
 #[derive(Debug, Args)]
 pub(crate) struct WrapArgs {
-    /// How much of a result a client gets at once, in bytes (`64KiB`) or tokens (`10000t`)
+    /// How much of a result a client gets at once, in bytes (`64KiB`) or tokens (`10000t`), unless the
+    /// configuration has a budget for the tool or the client
     #[arg(long, value_name = "SIZE")]
     budget: Option<Budget>,
 

@@ -279,7 +279,8 @@ impl Client {
                         let cancel = CancellationToken::new();
                         let key = id.as_json().to_owned();
                         lock(&under_way).insert(key.clone(), cancel.clone());
-                        let talk = Talk { caller, era, out, session: None, delivery };
+                        let has_headers = false;
+                        let talk = Talk { caller, era, out, session: None, delivery, has_headers };
                         let answer = gateway.ask(&talk, question, cancel).await;
                         lock(&under_way).remove(&key);
                         answer

@@ -179,7 +179,7 @@ fn what_reads_the_held_gives_way_to_a_tool_of_its_name_and_is_told_by_its_own() 
         let theirs = client.call("mcp_aql_read", &json!({}));
         assert_eq!(text(&theirs), "learnt before", "that of the server");
         let result = client.call("rows", &json!({"count": 5000}));
-        assert!(text(&result).contains(&format!("`{reader}`")), "{}", text(&result));
+        assert!(text(&result).contains(&format!("tool {reader}:")), "{}", text(&result));
         let handle = held(&result)["handle"].clone();
         let counted = json!({"operation": "count_elements", "element_type": handle, "params": {}});
         assert_eq!(aql(&mut client, reader, &counted)["count"], 5000);

@@ -7,6 +7,7 @@ mod connect;
 mod environment;
 mod eras;
 mod follows;
+mod headers;
 mod held;
 mod hops;
 mod killed;

@@ -75,6 +75,21 @@ fn a_call_that_is_fast_or_whose_client_knows_no_tasks_is_none() {
 }
 
 #[test]
+fn the_connection_of_a_call_that_takes_long_is_kept_alive() {
+    let callers = Callers::before(&[("up", "both")], "");
+    let begun = Instant::now();
+    // Something is said every 15 seconds: first that there will be events, then a comment.
+    let mut stream = callers.begin_to_ask(&callers.alice, "append", append(31_000));
+    let answer = crate::streams::server::read(&mut stream);
+    assert!(begun.elapsed() >= Duration::from_secs(31), "{answer:?}");
+    assert_eq!(answer.headers["content-type"], "text/event-stream");
+    let body = String::from_utf8(answer.body).unwrap();
+    let (comments, answer) = body.split_once("data: ").unwrap_or_else(|| panic!("{body}"));
+    assert_eq!(comments, ":\n\n");
+    assert!(answer.contains("appended"), "{answer}");
+}
+
+#[test]
 fn a_task_asks_and_goes_on() {
     let world = World::new();
     world.sandbox.write("handback.toml", "[[gateway.tools]]\ntools = \"confirm\"\nlong = true\n");

@@ -368,6 +368,9 @@ def serve(message):
         say(f'{{"jsonrpc":"2.0","id":{number},"result":{result}}}')
     else:
         say({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        if result == {**result, **text("wrong again")}:
+            say({"jsonrpc": "2.0", "id": message["id"], "result": {**result, **text("a second answer")}})
+            say({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32001, "message": "a third"}})
 
 
 record("start")
