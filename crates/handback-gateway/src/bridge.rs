@@ -594,7 +594,7 @@ mod tests {
         let caller = UnixPeers::new("test").unwrap().caller(1);
         let (out, _) = mpsc::channel(1);
         let delivery = Delivery::default();
-        Talk { caller, era: Era::Modern, out, session: None, delivery }
+        Talk { caller, era: Era::Modern, out, session: None, delivery, has_headers: true }
     }
 
     /// A call of a client that can be asked, with more in its parameters.
