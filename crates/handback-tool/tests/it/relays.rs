@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use handback_identity::Caller;
 use handback_token::{Operation, Reason, args_fingerprint};
-use handback_tool::relay::{Entered, Relay};
-use handback_tool::{Refusal, Request, Surface};
+use handback_tool::{Entered, Refusal, Relay, Request, Surface};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
