@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use handback_mcp::Era;
 use handback_mcp::server::{BUDGET_META, KEY_META};
-use handback_mcp::wire::Object;
+use handback_mcp::wire::{Object, ObjectError};
 use handback_page::json::ByteSource as _;
 use handback_token::{ArgsFingerprint, Operation, args_fingerprint_of_text};
 use handback_tool::metrics::{UpstreamMetrics, UpstreamOutcome};
@@ -115,22 +115,13 @@ impl Gateway {
         let Some(target) = self.target(talk, operation, &name).await else {
             return words::refusal(talk.era, &Refusal::NotFound);
         };
-        if target.which == self.own() {
-            // What is ours has its own checks.
-            let client = self.client_name(talk, &params);
-            let budget = self.options().budget(client.as_deref(), target.names(self, &name));
-            let params = for_own(&params, &target, budget);
-            let params = params.or_else(|| question.params_bytes());
-            let answer = self.pass(talk, target.which, &question, params).await;
-            if let Answer::Result(raw) = &answer {
-                self.pipeline().metrics().read_bytes.add(raw.size_bytes());
-            }
-            return answer;
-        }
         let key = match key_of(&params, question.key.as_deref()) {
             Ok(key) => key,
             Err(message) => return words::refused(INVALID_PARAMS, message, None),
         };
+        if target.which == self.own() {
+            return self.call_own(talk, &question, (&name, &target), &params, cancel).await;
+        }
         let state = match (params.get("requestState"), params.text("requestState")) {
             (Some(_), None) => {
                 return words::refused(INVALID_PARAMS, "`requestState` is a string", None);
@@ -202,6 +193,32 @@ impl Gateway {
                 words::refusal(talk.era, &refusal)
             }
         }
+    }
+
+    /// A call of what is ours, which has its own checks, limits and records.
+    async fn call_own(
+        &self,
+        talk: &Talk,
+        question: &Question<'_>,
+        (name, target): (&str, &Target),
+        params: &Object<'_>,
+        cancel: CancellationToken,
+    ) -> Answer {
+        let client = self.client_name(talk, params);
+        let budget = self.options().budget(client.as_deref(), target.names(self, name));
+        let Ok(params) = for_own(params, target, budget, question.key.as_deref()) else {
+            return words::refused(INVALID_PARAMS, "`_meta` is no object", None);
+        };
+        let params = params.or_else(|| question.params_bytes());
+        let answer = tokio::select! {
+            answer = self.pass(talk, target.which, question, params) => answer,
+            // That nobody asks any more is told to our own server, which knows what runs on.
+            () = cancel.cancelled() => words::refusal(talk.era, &Refusal::Cancelled),
+        };
+        if let Answer::Result(raw) = &answer {
+            self.pipeline().metrics().read_bytes.add(raw.size_bytes());
+        }
+        answer
     }
 
     /// What a call without a key is taken for, where identical ones are tries of one.
@@ -710,30 +727,55 @@ pub(crate) fn says(json: &[u8], word: &[u8]) -> bool {
 }
 
 /// The parameters of a call of our own tools, if they are others than the client's: with the name that we
-/// know, and with the budget of the client, who may want less.
-fn for_own(params: &Object<'_>, target: &Target, budget: Budget) -> Option<Bytes> {
+/// know, with the budget of the client, who may want less, and with the key that came in a header.
+fn for_own(
+    params: &Object<'_>,
+    target: &Target,
+    budget: Budget,
+    key: Option<&str>,
+) -> Result<Option<Bytes>, ObjectError> {
     let mut params = params.clone();
     let renamed = target.renamed.as_deref();
     if let Some(name) = renamed {
         params.set("name", Value::from(name).to_string());
     }
-    let meta = (budget != Budget::unlimited()).then(|| with_budget(params.get("_meta"), budget));
-    let meta = meta.flatten();
+    let budget = (budget != Budget::unlimited()).then_some(budget);
+    let meta = match (budget, key) {
+        (None, None) => None,
+        _ => match meta_for_own(params.get("_meta"), budget, key) {
+            Ok(meta) => Some(meta),
+            // A call without its key is another one.
+            Err(error) if key.is_some() => return Err(error),
+            // It is left as it is, and refused later.
+            Err(_) => None,
+        },
+    };
     if renamed.is_none() && meta.is_none() {
-        return None;
+        return Ok(None);
     }
     meta.into_iter().for_each(|meta| params.set("_meta", meta));
-    Some(params.to_json().into())
+    Ok(Some(params.to_json().into()))
 }
 
-/// The `_meta` of a request with a budget. One that is no object is left as it is, and refused later.
-fn with_budget(meta: Option<&str>, budget: Budget) -> Option<String> {
-    let raw: &RawValue = serde_json::from_str(meta.unwrap_or("{}")).ok()?;
-    let mut meta = Object::read(raw).ok()?;
-    let wanted = meta.get(BUDGET_META).and_then(|wanted| wanted.parse::<usize>().ok());
-    let bytes = wanted.unwrap_or(usize::MAX).min(budget.as_bytes());
-    meta.set(BUDGET_META, bytes.to_string());
-    Some(meta.to_json())
+/// The `_meta` of a request, with a budget and a key.
+fn meta_for_own(
+    meta: Option<&str>,
+    budget: Option<Budget>,
+    key: Option<&str>,
+) -> Result<String, ObjectError> {
+    // Some clients write what they leave out.
+    let meta = meta.filter(|meta| *meta != "null").unwrap_or("{}");
+    let raw: &RawValue = serde_json::from_str(meta).map_err(|_| ObjectError::NotAnObject)?;
+    let mut meta = Object::read(raw)?;
+    if let Some(budget) = budget {
+        let wanted = meta.get(BUDGET_META).and_then(|wanted| wanted.parse::<usize>().ok());
+        let bytes = wanted.unwrap_or(usize::MAX).min(budget.as_bytes());
+        meta.set(BUDGET_META, bytes.to_string());
+    }
+    if let Some(key) = key {
+        meta.set(KEY_META, Value::from(key).to_string());
+    }
+    Ok(meta.to_json())
 }
 
 /// The arguments, in the message.

@@ -12,6 +12,7 @@ mod killed;
 mod large;
 mod leaving;
 mod metrics;
+mod own;
 mod references;
 mod retries;
 mod sessions;
