@@ -32,7 +32,7 @@ use crate::replay;
 use crate::retry::{WINDOW, Waiting};
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
-use crate::words::{self, INVALID_PARAMS};
+use crate::words::{self, INVALID_PARAMS, Refused};
 
 /// The first byte of what is remembered of a round: the upstream gave no state, or this one.
 const NO_STATE: u8 = 0;
@@ -188,9 +188,9 @@ impl Gateway {
                 }
                 answer
             }
-            Err(refusal) => {
-                entered.end(Err(&refusal));
-                words::refusal(talk.era, &refusal)
+            Err(refused) => {
+                entered.end(Err(&refused.refusal));
+                refused.told(talk.era)
             }
         }
     }
@@ -272,7 +272,7 @@ impl Gateway {
         asked: &Asked<'_>,
         entered: &mut Entered,
         elsewhere: &Elsewhere,
-    ) -> Result<(Made, Option<String>, Answer), Refusal> {
+    ) -> Result<(Made, Option<String>, Answer), Refused> {
         let opened = match &asked.state {
             Some(state) => Some(entered.open(Some(&asked.fingerprint()?), state)?),
             None => None,
@@ -308,18 +308,18 @@ impl Gateway {
         let params = match (outgoing, &claim) {
             (Ok(params), _) => params,
             // Made before, it has its answer, although what it refers to is gone by now.
-            (Err(refusal @ Refusal::BadArguments(_)), Some(_)) => {
-                let told = relayed_of(words::refusal(talk.era, &refusal));
+            (Err(refused), Some(_)) if matches!(refused.refusal, Refusal::BadArguments(_)) => {
+                let told = relayed_of(refused.told(talk.era));
                 let work = std::future::ready(Err(Failure::NothingHappened(told)));
                 let made = entered.make(claim, time_limit, Box::pin(work)).await?;
                 if !made.is_replay {
-                    return Err(refusal);
+                    return Err(refused);
                 }
                 let (minted, answer) =
                     self.sealed(talk, asked, opened.as_ref(), entered, &made).await?;
                 return Ok((made, minted, answer));
             }
-            (Err(refusal), _) => return Err(refusal),
+            (Err(refused), _) => return Err(refused),
         };
         let ask = Ask {
             method: question.method.to_owned(),
@@ -367,7 +367,7 @@ impl Gateway {
         asked: &Asked<'_>,
         opened: Option<&RoundOpened>,
         entered: &Entered,
-    ) -> Result<Bytes, Refusal> {
+    ) -> Result<Bytes, Refused> {
         let mut params = asked.params.clone();
         let mut is_changed = asked.is_changed;
         if let Some(renamed) = &asked.target.renamed {
@@ -404,7 +404,7 @@ impl Gateway {
         asked: &Asked<'_>,
         arguments: &str,
         entered: &Entered,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Option<String>, Refused> {
         if !mentions_held(arguments) {
             return Ok(None);
         }
@@ -433,7 +433,7 @@ impl Gateway {
         let resolved = resolved.await;
         let (arguments, resolved) = resolved.map_err(|_| Refusal::Broken)?.map_err(|error| {
             entered.note_reason(error.reason());
-            Refusal::BadArguments(error.to_string())
+            Refused::from(error)
         })?;
         for one in &resolved {
             self.pipeline().metrics().referenced_bytes.add(one.bytes);
