@@ -19,6 +19,7 @@ use memchr::memmem;
 use rand::RngExt as _;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::bound::Budget;
@@ -103,6 +104,18 @@ impl Gateway {
         operation: Operation,
         cancel: CancellationToken,
     ) -> Answer {
+        self.call_telling(talk, question, operation, cancel, None).await
+    }
+
+    /// The same, which tells when it was let in: its caller may make it, and has room for it.
+    pub(crate) async fn call_telling(
+        &self,
+        talk: &Talk,
+        question: Question<'_>,
+        operation: Operation,
+        cancel: CancellationToken,
+        is_in: Option<&Notify>,
+    ) -> Answer {
         let begun = Instant::now();
         let read = question.params.map(Object::read);
         let Some(Ok(params)) = read else {
@@ -161,6 +174,7 @@ impl Gateway {
             Ok(entered) => entered,
             Err(refusal) => return words::refusal(talk.era, &refusal),
         };
+        is_in.into_iter().for_each(Notify::notify_one);
         asked.waiting = match self.tried(talk, &asked) {
             Ok(waiting) => waiting,
             Err(refusal) => {
