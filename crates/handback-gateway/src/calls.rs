@@ -191,7 +191,7 @@ impl Gateway {
         // Who hands the answer over says so. That there is none is no answer: the next identical call
         // is another try.
         if let Some(waiting) = asked.waiting.take().filter(|_| ended.is_ok()) {
-            talk.delivery.expect(waiting.answered());
+            talk.delivery.expect(waiting.answered(entered.take_record()));
         }
         match ended {
             Ok((made, minted, answer)) => {
