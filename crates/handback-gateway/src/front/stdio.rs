@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
-use crate::retry::Delivery;
+use crate::retry::{Delivery, Leaving};
 use crate::session::{CANCELLED, Session, request_id};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Raw};
@@ -53,13 +53,25 @@ struct Client {
     gateway: Gateway,
     caller: Caller,
     /// Lines for the client.
-    lines: mpsc::Sender<Bytes>,
+    lines: mpsc::Sender<Outgoing>,
     session: watch::Sender<Option<Arc<Session>>>,
     /// What the client says that is not answered, for its session.
     told: mpsc::Sender<(String, Option<Bytes>)>,
     places: Arc<tokio::sync::Semaphore>,
     /// What is under way of the newer era, by the JSON of its id.
     under_way: Arc<std::sync::Mutex<std::collections::HashMap<String, CancellationToken>>>,
+}
+
+/// A line for the client, and who hears that it was taken.
+struct Outgoing {
+    line: Bytes,
+    delivery: Option<Delivery>,
+}
+
+impl From<Bytes> for Outgoing {
+    fn from(line: Bytes) -> Self {
+        Self { line, delivery: None }
+    }
 }
 
 /// Serves the client at the other end until it closes its end, or until `stop` says so. With its only
@@ -72,20 +84,11 @@ pub async fn serve(
     gateway: Gateway,
     caller: Caller,
     input: impl AsyncRead + Unpin,
-    mut output: impl AsyncWrite + Unpin + Send + 'static,
+    output: impl AsyncWrite + Unpin + Send + 'static,
     stop: watch::Receiver<bool>,
 ) -> Result<(), StdioError> {
-    let (lines, mut waiting) = mpsc::channel::<Bytes>(WAITING_MAX);
-    let writer = tokio::spawn(async move {
-        while let Some(line) = waiting.recv().await {
-            output.write_all(&line).await?;
-            output.write_all(b"\n").await?;
-            if waiting.is_empty() {
-                output.flush().await?;
-            }
-        }
-        output.flush().await
-    });
+    let (lines, waiting) = mpsc::channel(WAITING_MAX);
+    let writer = tokio::spawn(write(output, waiting));
     let (told, mut telling) = mpsc::channel::<(String, Option<Bytes>)>(WAITING_MAX);
     let session = watch::Sender::new(None);
     let begun = session.subscribe();
@@ -137,6 +140,26 @@ pub async fn serve(
     }
     gateway.close(stopped(stop)).await;
     ended
+}
+
+/// Writes lines until there are no more. An answer is delivered once the pipe has taken it: a client that
+/// is gone has closed its end, and takes nothing.
+async fn write(
+    mut output: impl AsyncWrite + Unpin,
+    mut waiting: mpsc::Receiver<Outgoing>,
+) -> std::io::Result<()> {
+    let mut written = Vec::new();
+    while let Some(Outgoing { line, delivery }) = waiting.recv().await {
+        // Who reads it may call again before the end of the write is known here.
+        written.extend(delivery.and_then(|delivery| delivery.leaves()));
+        output.write_all(&line).await?;
+        output.write_all(b"\n").await?;
+        if waiting.is_empty() || written.len() >= WAITING_MAX {
+            output.flush().await?;
+            written.drain(..).for_each(Leaving::arrived);
+        }
+    }
+    Ok(())
 }
 
 /// Resolves when somebody says so.
@@ -240,7 +263,7 @@ impl Client {
         let lines = self.lines.clone();
         tokio::spawn(async move {
             while let Some(told) = told.recv().await {
-                if lines.send(told_line(&told)).await.is_err() {
+                if lines.send(told_line(&told).into()).await.is_err() {
                     return;
                 }
             }
@@ -291,17 +314,16 @@ impl Client {
             let answer = loop {
                 tokio::select! {
                     biased;
-                    Some(told) = told.recv() => drop(lines.send(told_line(&told)).await),
+                    Some(told) = told.recv() => drop(lines.send(told_line(&told).into()).await),
                     answer = &mut answered => break answer,
                 }
             };
             while let Ok(told) = told.try_recv() {
-                drop(lines.send(told_line(&told)).await);
+                drop(lines.send(told_line(&told).into()).await);
             }
-            if let Some(answer) = answer
-                && lines.send(answer_line(Some(id.clone()), &answer)).await.is_ok()
-            {
-                delivered.done();
+            if let Some(answer) = answer {
+                let line = answer_line(Some(id.clone()), &answer);
+                drop(lines.send(Outgoing { line, delivery: Some(delivered) }).await);
             }
         });
     }
@@ -331,7 +353,7 @@ impl Client {
     }
 
     async fn say(&self, line: Bytes) {
-        drop(self.lines.send(line).await);
+        drop(self.lines.send(line.into()).await);
     }
 }
 

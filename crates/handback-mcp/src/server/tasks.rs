@@ -170,6 +170,10 @@ impl Tasks {
         call: C,
     ) -> Result<CreateTaskResult, (C, ErrorData)> {
         let NewTask { owner, tool, longest, patience, cancel } = new;
+        // What comes of it will be kept, however much is kept for its caller by then.
+        if !self.0.may_owe(&owner).await {
+            return Err((call, protocol_error(&Refusal::TooFast)));
+        }
         let id = Handle::generate(&mut rand::rng());
         let binding = owner.binding();
         let (answers, updates) = mpsc::channel(UPDATES_WAITING_MAX);
@@ -568,6 +572,13 @@ impl Shared {
         written.map_err(|_| unavailable())?.map_err(|_| unavailable())
     }
 
+    /// Whether a result of this caller can be kept; not, if the store is gone.
+    async fn may_owe(&self, owner: &VerifiedPrincipal) -> bool {
+        let (held, owner, now) = (self.held.clone(), owner.clone(), (self.clock)());
+        let asked = tokio::task::spawn_blocking(move || held.may_owe(&owner, now)).await;
+        matches!(asked, Ok(Ok(true)))
+    }
+
     /// A result for a record: what is long is kept beside it.
     async fn kept(&self, owner: &VerifiedPrincipal, result: Box<RawValue>) -> State {
         if result.get().len() <= INLINE_BYTES_MAX {
@@ -576,7 +587,7 @@ impl Shared {
         let bytes = result.get().as_bytes().to_vec();
         let (held, owner, now) = (self.held.clone(), owner.clone(), (self.clock)());
         let spill = move || {
-            let new = NewValue::new("task").fixed_life(TASK_LIFE_MS).unmetered();
+            let new = NewValue::new("task").fixed_life(TASK_LIFE_MS).owed();
             held.spill(&owner, new, &bytes, &mut rand::rng(), now)
         };
         match tokio::task::spawn_blocking(spill).await {

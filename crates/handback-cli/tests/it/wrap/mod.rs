@@ -15,6 +15,7 @@ mod large;
 mod leaving;
 mod metrics;
 mod news;
+mod own;
 mod parked;
 mod references;
 mod retries;

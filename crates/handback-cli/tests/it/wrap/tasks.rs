@@ -14,6 +14,9 @@ use crate::support::Sandbox;
 /// More than anything here takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
+/// When a call becomes a task.
+const SLOW_AFTER: Duration = Duration::from_secs(2);
+
 fn knows_tasks() -> Value {
     json!({"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}})
 }
@@ -106,6 +109,51 @@ fn a_task_asks_and_goes_on() {
     let (told, _) = until(&mut client, &task, &["completed", "failed"]);
     assert_eq!(text(&told["result"]), "confirmed upstream-state:x", "{told}");
     assert_eq!(world.effects("confirm"), ["confirm upstream-state:x accept"]);
+}
+
+/// Of a server that is being started nobody knows yet whether it makes tasks itself.
+#[test]
+fn the_time_to_a_task_runs_while_the_server_is_started() {
+    let world = World::speaking("both gated");
+    let mut client = world.client_with(Era::Newest, &[], knows_tasks());
+    world.sandbox.write("record.gate", "");
+    let id = client.send("tools/call", append(600_000));
+    world.until_effect("held server/discover");
+    std::thread::sleep(SLOW_AFTER + Duration::from_secs(1));
+    std::fs::remove_file(world.sandbox.path("record.gate")).unwrap();
+    let opened = Instant::now();
+    let told = client.receive();
+    assert_eq!(told["id"], id, "{told}");
+    task_of(&told["result"]);
+    assert!(opened.elapsed() < SLOW_AFTER, "{:?}", opened.elapsed());
+}
+
+#[test]
+fn what_a_caller_may_not_make_becomes_no_task() {
+    let rules = "[[gateway.tools]]\ntools = \"append\"\nlong = true\n\
+                 [[permissions.rules]]\ndeny = [\"a__append\"]\nsubjects = [\"bob\"]\n\
+                 [limits]\ncalls_per_caller = 1\n";
+    let callers = Callers::before(&[("a", "both"), ("b", "both")], rules);
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let ask = |who: &str, tool: &str, key: Option<&str>| {
+        let mut call = append(600_000);
+        call["name"] = tool.into();
+        key.into_iter().for_each(|key| call["_meta"]["dev.handback/idempotency-key"] = key.into());
+        callers.ask_of(who, "tools/call", tool, call, knows_tasks())
+    };
+    // One that it may not use is one that is not there.
+    let denied = ask(bob, "a__append", None);
+    assert_eq!(denied["error"]["code"], -32602, "{denied}");
+    assert_eq!(denied, ask(bob, "a__never", None));
+    let wrong = ask(alice, "a__append", Some("no key: it has spaces"));
+    assert_eq!(wrong["result"]["_meta"]["dev.handback/reason"], "bad_key", "{wrong}");
+    // Its limits count before there is a task.
+    task_of(&ask(alice, "a__append", None)["result"]);
+    let busy = ask(alice, "a__append", None);
+    assert_eq!(busy["result"]["_meta"]["dev.handback/reason"], "busy", "{busy}");
+    task_of(&ask(bob, "b__append", None)["result"]);
+    callers.world.until_effect("append");
+    assert!(callers.world.effects("append").len() <= 2);
 }
 
 #[test]
@@ -339,11 +387,31 @@ fn the_name_of_a_task_is_given_to_who_holds_as_much_as_may_be() {
     let full = callers.ask(alice, "document", json!({"arguments": {"bytes": 900_000}}));
     assert_eq!(full["result"]["_meta"]["dev.handback/reason"], "not_held", "{full}");
     // More than fit into what is left.
-    for _ in 0..60 {
-        let call = json!({"name": "chore", "arguments": {"bytes": 10}});
+    for bytes in 0..60 {
+        let call = json!({"name": "chore", "arguments": {"bytes": bytes}});
         let called = callers.ask_of(alice, "tools/call", "chore", call, knows_tasks());
         task_of(&called["result"]);
     }
+}
+
+#[test]
+fn a_task_of_a_server_has_one_id_for_its_caller() {
+    let callers = Callers::before(&[("up", "newest tasks")], "");
+    let task = |who: &str, bytes: usize| {
+        let key = json!({"dev.handback/idempotency-key": bytes.to_string()});
+        let call = json!({"name": "chore", "arguments": {"bytes": bytes}, "_meta": key});
+        let called = callers.ask_of(who, "tools/call", "chore", call, knows_tasks());
+        (task_of(&called["result"]), called["result"]["_meta"]["dev.handback/replayed"] == true)
+    };
+    let (first, is_replay) = task(&callers.alice, 10);
+    assert!(!is_replay);
+    assert_eq!(task(&callers.alice, 10), (first.clone(), true), "a replay is of the same task");
+    assert_ne!(task(&callers.alice, 11).0, first);
+    let other = task(&callers.bob, 10).0;
+    assert_ne!(other, first);
+    let told =
+        callers.ask_of(&callers.bob, "tasks/get", &first, json!({"taskId": first}), knows_tasks());
+    assert_eq!(told["error"]["data"]["reason"], "invalid", "{told}");
 }
 
 #[test]

@@ -225,6 +225,10 @@ def wrong(how):
         os._exit(3)
     elif how == "error":
         raise Refused({"code": -32001, "message": "no such order", "data": {"trace": "x" * 7_000_000}})
+    elif how.startswith("refuse "):
+        raise Refused({"code": -32001, "message": "no such order", "data": json.loads(how[7:])})
+    elif how == "null":
+        return {**text("wrong null"), "_meta": None}
     elif how == "never":
         time.sleep(3600)
     return text("wrong " + how)
