@@ -14,6 +14,10 @@ use super::{LineError, Spec};
 /// Bytes that are written to a file at once. Each time costs a change of threads.
 const WRITTEN_BYTES: usize = 256 << 10;
 
+/// Shorter parts are copied while they wait to be written. A part keeps all that was read together with
+/// it, up to some hundred kilobytes, most of which may be no part of the message.
+const COPIED_BYTES: usize = 32 << 10;
+
 /// How large messages may be, and where large ones go.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
@@ -185,6 +189,8 @@ impl Gather {
 #[derive(Debug)]
 struct Large {
     waiting: Vec<Bytes>,
+    /// Short parts, which follow those that wait.
+    copied: BytesMut,
     waiting_bytes: usize,
     sink: Sink,
 }
@@ -199,19 +205,32 @@ impl Large {
                 Sink { file: None, scan: Some(Scan::new()), has_failed: true }
             }
         });
-        let waiting_bytes = first.len();
-        Self { waiting: vec![first], waiting_bytes, sink: sink.await.unwrap_or_default() }
+        let (waiting_bytes, copied) = (first.len(), BytesMut::new());
+        Self { waiting: vec![first], copied, waiting_bytes, sink: sink.await.unwrap_or_default() }
     }
 
     async fn put(&mut self, part: Bytes) {
         self.waiting_bytes += part.len();
-        self.waiting.push(part);
+        if part.len() < COPIED_BYTES {
+            self.copied.extend_from_slice(&part);
+        } else {
+            self.flush_copied();
+            self.waiting.push(part);
+        }
         if self.waiting_bytes >= WRITTEN_BYTES {
             self.write().await;
         }
     }
 
+    /// What was copied waits like the rest.
+    fn flush_copied(&mut self) {
+        if !self.copied.is_empty() {
+            self.waiting.push(self.copied.split().freeze());
+        }
+    }
+
     async fn write(&mut self) {
+        self.flush_copied();
         let parts = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
         let mut sink = std::mem::take(&mut self.sink);
