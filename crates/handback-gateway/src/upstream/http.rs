@@ -105,7 +105,7 @@ impl Http {
             uri,
             session: OnceLock::new(),
             ears: Ears::new(&spec.name, era, spontaneous).shared(spec.is_shared),
-            limits: Limits::of(spec),
+            limits: Limits::of(spec, ending.aside()),
             asked: AtomicUsize::new(0),
             asides: Arc::new(Semaphore::new(ASIDES_MAX)),
             standing: watch::Sender::new(false),

@@ -1,14 +1,14 @@
 //! JSON that arrived, in memory or in a file.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use handback_page::CollectionError;
 use handback_page::json::ByteSource;
+
+use super::Spooled;
 
 /// The text of one JSON value, as it arrived. It was read once, so it is JSON.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub enum Raw {
     /// In a file without a name, which is gone when nobody has it open.
     File {
         /// The file.
-        file: Arc<File>,
+        file: Arc<Spooled>,
         /// Where in it the value is.
         range: Range<u64>,
     },

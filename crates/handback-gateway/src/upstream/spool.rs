@@ -1,7 +1,7 @@
 //! Messages as they arrive: in memory if they are small, else in a file.
 
 use std::fs::{DirBuilder, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use handback_wire::scan::{Envelope, Kind, Scan};
 
+use super::aside::{Aside, Spooled};
 use super::{LineError, Spec};
 
 /// Bytes that are written to a file at once. Each time costs a change of threads.
@@ -24,14 +25,18 @@ pub(super) struct Limits {
     pub(super) memory_bytes_max: usize,
     pub(super) answer_bytes_max: u64,
     pub(super) folder: PathBuf,
+    /// What all files have together.
+    pub(super) aside: Aside,
 }
 
 impl Limits {
-    pub(super) fn of(spec: &Spec) -> Arc<Self> {
+    pub(super) fn of(spec: &Spec, aside: &Aside) -> Arc<Self> {
+        let answer_bytes_max = usize::try_from(spec.answer_bytes_max).unwrap_or(usize::MAX);
         Arc::new(Self {
             memory_bytes_max: spec.memory_bytes_max,
             answer_bytes_max: spec.answer_bytes_max,
             folder: spec.spool.clone(),
+            aside: aside.clone(),
         })
     }
 
@@ -39,7 +44,8 @@ impl Limits {
     pub(super) fn in_process() -> Arc<Self> {
         let bytes = 512 << 20;
         let folder = std::env::temp_dir();
-        Arc::new(Self { memory_bytes_max: bytes, answer_bytes_max: bytes as u64, folder })
+        let (memory_bytes_max, answer_bytes_max) = (bytes, bytes as u64);
+        Arc::new(Self { memory_bytes_max, answer_bytes_max, folder, aside: Aside::default() })
     }
 }
 
@@ -49,7 +55,7 @@ pub(super) enum Whole {
     /// In memory, not yet read.
     Memory(Bytes),
     /// In a file, read on its way there.
-    File(Arc<File>, Envelope),
+    File(Arc<Spooled>, Envelope),
     /// Not kept, but read.
     Discarded(Envelope),
     /// No message: it was found out on the way to the file.
@@ -199,7 +205,10 @@ impl Large {
     async fn begin(limits: &Arc<Limits>, first: Bytes) -> Self {
         let limits = Arc::clone(limits);
         let sink = blocking(move || match file_in(&limits.folder) {
-            Ok(file) => Sink { file: Some(file), scan: Some(Scan::new()), has_failed: false },
+            Ok(file) => {
+                let file = Spooled::new(file, &limits.aside, limits.answer_bytes_max);
+                Sink { file: Some(file), scan: Some(Scan::new()), has_failed: false }
+            }
             Err(why) => {
                 failed(&why);
                 Sink { file: None, scan: Some(Scan::new()), has_failed: true }
@@ -269,7 +278,7 @@ fn file_in(folder: &Path) -> io::Result<File> {
 #[derive(Debug)]
 struct Sink {
     /// Without it, the bytes are only looked at.
-    file: Option<File>,
+    file: Option<Spooled>,
     /// Without it, they are no message.
     scan: Option<Scan>,
     /// They could not be written.
@@ -289,7 +298,7 @@ impl Sink {
             // What is no message is not kept.
             (self.scan, self.file) = (None, None);
         }
-        if let Some(Err(why)) = self.file.as_mut().map(|file| file.write_all(part)) {
+        if let Some(Err(why)) = self.file.as_mut().map(|file| file.write(part)) {
             failed(&why);
             (self.file, self.has_failed) = (None, true);
         }
@@ -307,14 +316,13 @@ fn failed(why: &io::Error) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-
     use proptest::prelude::*;
 
     use super::*;
 
     fn limits(memory_bytes_max: usize, answer_bytes_max: u64) -> Arc<Limits> {
-        Arc::new(Limits { memory_bytes_max, answer_bytes_max, folder: std::env::temp_dir() })
+        let (folder, aside) = (std::env::temp_dir(), Aside::default());
+        Arc::new(Limits { memory_bytes_max, answer_bytes_max, folder, aside })
     }
 
     fn message(result: &str) -> String {
@@ -326,10 +334,8 @@ mod tests {
         match whole {
             Whole::Memory(bytes) => bytes.to_vec(),
             Whole::File(file, _) => {
-                use std::io::Seek as _;
-                let mut bytes = Vec::new();
-                (&*file).rewind().unwrap();
-                (&*file).read_to_end(&mut bytes).unwrap();
+                let mut bytes = vec![0; usize::try_from(file.size_bytes()).unwrap()];
+                file.read_exact_at(&mut bytes, 0).unwrap();
                 bytes
             }
             other => panic!("{other:?}"),
@@ -386,7 +392,8 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_set_aside_is_told_of() {
         let folder = "/dev/null/folder".into();
-        let limits = Limits { memory_bytes_max: 10, answer_bytes_max: 1000, folder };
+        let aside = Aside::default();
+        let limits = Limits { memory_bytes_max: 10, answer_bytes_max: 1000, folder, aside };
         let mut gather = Gather::new(Arc::new(limits));
         let all = Bytes::from(message("[1,2,3]"));
         assert_eq!(gather.push(all.clone()).await, Err(LineError::Disk));

@@ -96,7 +96,7 @@ impl Stdio {
         let reader = Reader {
             ears: Arc::clone(&ears),
             replies: queue.downgrade(),
-            limits: Limits::of(spec),
+            limits: Limits::of(spec, ending.aside()),
             draining: Arc::clone(&draining),
             heard: Arc::clone(&heard),
         };
