@@ -33,7 +33,8 @@ impl Limits {
     pub(super) fn of(spec: &Spec, aside: &Aside) -> Arc<Self> {
         let answer_bytes_max = usize::try_from(spec.answer_bytes_max).unwrap_or(usize::MAX);
         Arc::new(Self {
-            memory_bytes_max: spec.memory_bytes_max,
+            // How much has arrived is looked at where it leaves memory.
+            memory_bytes_max: spec.memory_bytes_max.min(answer_bytes_max),
             answer_bytes_max: spec.answer_bytes_max,
             folder: spec.spool.clone(),
             aside: aside.clone(),

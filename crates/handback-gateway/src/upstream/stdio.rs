@@ -525,7 +525,7 @@ impl Reader {
             {
                 let line = buffer.split_to(looked_at + at + 1).freeze();
                 looked_at = 0;
-                if large.gather.length() == 0 {
+                if large.gather.length() == 0 && line.len() <= self.limits.memory_bytes_max {
                     self.line(&line)?;
                 } else {
                     self.part(&mut large, line).await?;
