@@ -398,7 +398,10 @@ impl Shared {
                 Err(Unsaid::Malformed) if self.ears.faults.malformed() => Err(self.broken()),
                 Err(Unsaid::Malformed) => Err(LineError::Protocol("its answer is no message")),
             },
-            Kind::Events => self.follow(Events::new(body, &self.limits), asked).await,
+            Kind::Events => {
+                let events = Events::new(body, &self.limits, Some(asked.number));
+                self.follow(events, asked).await
+            }
             Kind::Other => Err(LineError::Protocol("its answer is neither JSON nor events")),
         }
     }
@@ -432,8 +435,11 @@ impl Shared {
                         self.say_aside(reply);
                     }
                 }
-                Err(Unsaid::TooLarge(To::Nobody)) => self.ears.faults.note(Fault::TooLarge),
-                Err(Unsaid::TooLarge(_)) => return Err(LineError::TooLarge),
+                Err(Unsaid::TooLarge(To::Number(number))) if number == asked.number => {
+                    return Err(LineError::TooLarge);
+                }
+                Err(Unsaid::TooLarge(To::Unknown)) => return Err(LineError::TooLarge),
+                Err(Unsaid::TooLarge(_)) => self.ears.faults.note(Fault::TooLarge),
                 Err(Unsaid::TooLargeRequest(id)) => self.say_aside(self.ears.too_large(&id)),
                 Err(Unsaid::Malformed) if self.ears.faults.malformed() => return Err(self.broken()),
                 Err(Unsaid::Malformed) => {}

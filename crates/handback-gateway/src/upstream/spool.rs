@@ -181,12 +181,17 @@ impl Gather {
             Parts::Large(large) => large,
         };
         large.put(part).await;
+        let is_too_large = self.length > self.limits.answer_bytes_max;
+        if !self.discards && (is_too_large || large.sink.has_failed) {
+            // What it is may decide about what becomes of it.
+            large.write().await;
+        }
         let has_failed = large.sink.has_failed;
         self.parts = Parts::Large(large);
         match self.discards {
             true => Ok(()),
             false if has_failed => Err(LineError::Disk),
-            false if self.length > self.limits.answer_bytes_max => Err(LineError::TooLarge),
+            false if is_too_large => Err(LineError::TooLarge),
             false => Ok(()),
         }
     }
@@ -258,7 +263,7 @@ impl Large {
         match (file, scan.map(Scan::finish)) {
             (Some(file), Some(Ok(envelope))) => Ok(Whole::File(Arc::new(file), envelope)),
             (None, Some(Ok(envelope))) if discards => Ok(Whole::Discarded(envelope)),
-            _ if has_failed => Err(LineError::Disk),
+            _ if has_failed && !discards => Err(LineError::Disk),
             _ => Ok(Whole::Malformed),
         }
     }
