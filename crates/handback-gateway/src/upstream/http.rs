@@ -23,6 +23,7 @@ use super::events::{self, Events};
 use super::faults::Fault;
 use super::headers::{self, Kind};
 use super::pending::Route;
+use super::room::Room;
 use super::said::{Said, To, Unsaid};
 use super::spool::Limits;
 use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, frame, standing};
@@ -168,6 +169,7 @@ impl Http {
         let mut params = ask.params;
         let mut route = Route {
             heard: ask.heard,
+            room: Room::default(),
             token: None,
             listens: ask.subscription.is_some() || ask.method == "subscriptions/listen",
             subscription: ask.subscription,

@@ -17,6 +17,7 @@ mod http;
 mod line;
 mod pending;
 mod raw;
+mod room;
 mod said;
 mod spec;
 mod spool;

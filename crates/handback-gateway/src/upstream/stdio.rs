@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::ears::{Ears, is_call, take_token};
 use super::faults::Fault;
 use super::pending::Route;
+use super::room::Room;
 use super::said::{Said, To, Unsaid};
 use super::spool::{Gather, Limits, Whole};
 use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, child, frame, meta};
@@ -202,7 +203,8 @@ impl Stdio {
         };
         let listens = ask.subscription.is_some() || ask.method == "subscriptions/listen";
         let Ask { heard, subscription, .. } = ask;
-        let route = Route { heard, token, subscription, listens, is_call };
+        let room = Room::default();
+        let route = Route { heard, room, token, subscription, listens, is_call };
         let line = frame::line(frame::request(number, &ask.method, params.as_deref()));
         let answer = pending.wait(number, route)?;
         let heard = self.heard.load(Ordering::Relaxed);
