@@ -491,7 +491,7 @@ impl Gateway {
         } else if talk.era == Era::Modern && says(&json, b"taskId") {
             json = self.with_task(talk, asked, json).await?;
         } else if let Some(session) = talk.session.as_ref().filter(|_| says(&json, b"taskId")) {
-            session.remember_task(&json);
+            session.remember_task(&asked.name, &json);
         }
         if *is_replay {
             json = replay::answer(json, talk.caller.principal(), entered).await;

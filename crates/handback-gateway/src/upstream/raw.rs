@@ -35,6 +35,24 @@ impl Raw {
         }
     }
 
+    /// A part of it, where it is; nothing, if it has no such part.
+    #[must_use]
+    pub fn part(&self, part: &Range<u64>) -> Option<Self> {
+        if part.start > part.end || part.end > self.size_bytes() {
+            return None;
+        }
+        Some(match self {
+            Self::Memory(bytes) => {
+                let place = |at: u64| usize::try_from(at).ok();
+                Self::Memory(bytes.slice(place(part.start)?..place(part.end)?))
+            }
+            Self::File { file, range } => Self::File {
+                file: Arc::clone(file),
+                range: range.start + part.start..range.start + part.end,
+            },
+        })
+    }
+
     /// Its bytes, wherever they are; nothing, if they cannot be read any more.
     #[must_use]
     pub fn whole(&self) -> Option<Bytes> {
