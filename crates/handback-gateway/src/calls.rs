@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use crate::bound::Budget;
-use crate::catalog::{Catalog, Tool};
+use crate::catalog::{Catalog, Schema, Tool};
 use crate::gateway::Gateway;
 use crate::hold::{Cutting, Holding, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
 use crate::hop::{HopTask, with_text};
@@ -37,6 +37,10 @@ use crate::words::{self, INVALID_PARAMS};
 /// The first byte of what is remembered of a round: the upstream gave no state, or this one.
 const NO_STATE: u8 = 0;
 const STATE: u8 = 1;
+
+/// Why held values are not put into arguments that nobody can check.
+const UNCHECKED: &str = "the arguments: held values are checked by the input schema of the tool, and that \
+     of this one cannot be used: pass them as they are";
 
 /// Where a call goes.
 pub(crate) struct Target {
@@ -392,7 +396,8 @@ impl Gateway {
             return Ok(None);
         }
         let catalog = self.catalog(talk).await;
-        let schema = catalog.tool(&asked.name).and_then(|tool| tool.input.clone());
+        let schema = catalog.tool(&asked.name).map_or(Schema::None, |tool| tool.input.clone());
+        let is_unusable = schema.is_unusable();
         let options = self.options();
         let (owner, held) = (talk.caller.principal().clone(), entered.held().clone());
         let (revocations, now_ms) = (entered.revocations().clone(), entered.now_ms());
@@ -401,8 +406,11 @@ impl Gateway {
             Rules { allowed: options.directions.clone(), bytes_max: options.reference_bytes_max };
         let text = arguments.to_owned();
         let resolve = move || {
-            let call =
-                Call { upstream: &upstream, tool: &tool, rules: &rules, schema: schema.as_deref() };
+            let schema = match &schema {
+                Schema::Usable(validator) => Some(&**validator),
+                Schema::None | Schema::Unusable => None,
+            };
+            let call = Call { upstream: &upstream, tool: &tool, rules: &rules, schema };
             let mut held = HeldValues::of(&owner, &held, &revocations, now_ms);
             let resolution = resolve(&text, &call, &mut held)?;
             Ok::<_, ReferenceError>((resolution.arguments.into_owned(), resolution.resolved))
@@ -418,6 +426,9 @@ impl Gateway {
             entered.note_reason(error.reason());
             Refusal::BadArguments(error.to_string())
         })?;
+        if is_unusable && !resolved.is_empty() {
+            return Err(Refusal::BadArguments(UNCHECKED.to_owned()));
+        }
         for one in &resolved {
             self.pipeline().metrics().referenced_bytes.add(one.bytes);
             entered.passed(serde_json::to_value(one).unwrap_or_default());
@@ -435,7 +446,7 @@ impl Gateway {
         let catalog = self.catalog(talk).await;
         let cutting = Cutting {
             reader: catalog.shown_own(self.own(), READER).to_owned(),
-            output: catalog.tool(&holding.tool).and_then(|tool| tool.output.clone()),
+            output: catalog.tool(&holding.tool).and_then(|tool| tool.output.of_parts()),
         };
         let bytes = raw.size_bytes();
         let json = holding.hold(raw, cutting).await?;

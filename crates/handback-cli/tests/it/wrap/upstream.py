@@ -7,7 +7,7 @@ asked to do wrong, it does wrong.
 Words behind that say more: `has:NAME`, a tool of that name; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
-is; `tasks`, it makes tasks; `deaf`, it never lists anything; `open`, a tool that shows its environment; `brief`, it says what it is and
+is; `tasks`, it makes tasks; `deaf`, it never lists anything; `open`, a tool that shows its environment; `odd`, one with schemas that are elsewhere; `brief`, it says what it is and
 ends over the next question; `stubborn`, it starts another program, writes down the processes of both,
 and neither ends with its input nor when it is asked to.
 """
@@ -73,6 +73,9 @@ if "tasks" in MORE:
     TOOLS.append(tool("chore", {"bytes": NUMBER}))
 if "open" in MORE:
     TOOLS.append(tool("environment", {}))
+if "odd" in MORE:
+    ELSEWHERE = {"$ref": "https://schemas.invalid/x"}
+    TOOLS.append(tool("odd", {"text": ELSEWHERE, "count": NUMBER}, outputSchema=ELSEWHERE))
 
 
 def text(line):
@@ -94,6 +97,9 @@ def call(name, arguments, params, modern):
         rows = [{"id": n, "name": f"row {n}", "group": n % 7} for n in range(arguments["count"])]
         value = {"rows": rows}
         return {"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value}
+    if name == "odd":
+        record("odd")
+        return {"content": [], "structuredContent": {"rows": list(range(arguments.get("count", 0)))}}
     if name == "wide":
         body = ('"ä\n' * arguments["bytes"])[: arguments["bytes"]]
         return {"content": [], "structuredContent": {"rows": [{"id": n, "body": body} for n in range(arguments["count"])]}}
