@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bound::Budget;
 use crate::catalog::{Catalog, Schema, Tool};
 use crate::gateway::Gateway;
-use crate::hold::{Cutting, Holding, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
+use crate::hold::{Cutting, Holding, NOT_HELD, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
 use crate::hop::{HopTask, with_text};
 use crate::options::ToolNames;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
@@ -481,7 +481,7 @@ impl Gateway {
         entered: &Entered,
         made: &Made,
     ) -> Result<(Option<String>, Answer), Refusal> {
-        let Made { relayed: Relayed { json, is_error, round }, is_replay, .. } = made;
+        let Made { relayed: Relayed { json, is_error, round, .. }, is_replay, .. } = made;
         if *is_error {
             let json = if *is_replay { replay::error(json) } else { json.clone() };
             return Ok((None, Answer::Error(json)));
@@ -624,9 +624,11 @@ impl Work {
                     Some(holding) => holding.error(json),
                     None => json,
                 };
-                Ok(Relayed { json, is_error: true, round: None })
+                Ok(Relayed { json, is_error: true, round: None, reason: None })
             }
             Err(LineError::TooLarge) => Err(Failure::TooLarge),
+            // The answer was there.
+            Err(LineError::Disk) => Ok(self.instead(NOT_HELD, "not_held")),
             Err(error) if error.nothing_happened() => {
                 Err(Failure::NothingHappened(self.unanswered(&error)))
             }
@@ -639,19 +641,16 @@ impl Work {
 
     async fn taken(self, raw: Raw) -> Result<Relayed, Failure> {
         // What the client is to answer is no result: a part of it would be of no use.
-        let asks = raw.in_memory().is_some_and(asks);
+        let asks = raw.in_memory().is_some_and(|json| asks(json));
         let json = match &self.holding {
             Some(holding) if holding.is_over(&raw) && !asks => {
                 match self.gateway.held_instead(&self.talk, holding, raw).await {
-                    Ok(json) if self::asks(&json) => {
-                        let why = "the server asks more than can be passed on";
-                        return Ok(relayed_of(words::tool_error(self.talk.era, why, "too_large")));
-                    }
                     Ok(json) => json,
                     Err(NotHeld::Failed(failure)) => return Err(failure),
-                    Err(NotHeld::Refused(why)) => {
-                        let told = words::tool_error(self.talk.era, &why, "not_held");
-                        return Ok(relayed_of(told));
+                    Err(NotHeld::Refused(why)) => return Ok(self.instead(&why, "not_held")),
+                    Err(NotHeld::Asks) => {
+                        let why = "the server asks more than can be passed on";
+                        return Ok(self.instead(why, "too_large"));
                     }
                 }
             }
@@ -666,7 +665,7 @@ impl Work {
         };
         let asks = says(&json, b"requestState") || says(&json, b"input_required");
         let round = asks.then(|| self.round(&json)).flatten();
-        Ok(Relayed { json, is_error: false, round })
+        Ok(Relayed { json, is_error: false, round, reason: None })
     }
 
     /// The id of the round that a result asks for.
@@ -684,19 +683,24 @@ impl Work {
         if !error.nothing_happened() {
             message.push_str(": whether it did what was asked is not known");
         }
+        self.instead(&message, reason)
+    }
+
+    /// What the client is told in the place of an answer.
+    fn instead(&self, message: &str, reason: &'static str) -> Relayed {
         let answer = match self.holding {
-            Some(_) => words::tool_error(self.talk.era, &message, reason),
+            Some(_) => words::tool_error(self.talk.era, message, reason),
             None => {
                 let data = serde_json::json!({"reason": reason});
-                words::refused(words::INTERNAL_ERROR, &message, Some(data))
+                words::refused(words::INTERNAL_ERROR, message, Some(data))
             }
         };
-        relayed_of(answer)
+        Relayed { reason: Some(reason.to_owned()), ..relayed_of(answer) }
     }
 }
 
 /// Whether a result asks the client something.
-fn asks(json: &Bytes) -> bool {
+pub(crate) fn asks(json: &[u8]) -> bool {
     let read = || {
         let raw: &RawValue = serde_json::from_slice(json).ok()?;
         Some(Object::read(raw).ok()?.text("resultType")? == "input_required")
@@ -709,9 +713,9 @@ fn relayed_of(answer: Answer) -> Relayed {
     match answer {
         Answer::Result(raw) => {
             let json = raw.in_memory().cloned().unwrap_or_default();
-            Relayed { json, is_error: false, round: None }
+            Relayed { json, is_error: false, round: None, reason: None }
         }
-        Answer::Error(json) => Relayed { json, is_error: true, round: None },
+        Answer::Error(json) => Relayed { json, is_error: true, round: None, reason: None },
     }
 }
 

@@ -100,7 +100,7 @@ impl Gateway {
         }
         match self.held_once(talk, &holding, &task, raw).await {
             Ok(result) => Answer::Result(Raw::Memory(result)),
-            Err(NotHeld::Failed(_)) => {
+            Err(NotHeld::Failed(_) | NotHeld::Asks) => {
                 words::unanswered(self.name_of(0), &LineError::Protocol("no result"))
             }
             Err(NotHeld::Refused(why)) => words::tool_error(talk.era, &why, "not_held"),
@@ -175,7 +175,9 @@ impl Gateway {
         if let Some(result) = over {
             match self.held_once(talk, &holding, shown, result).await {
                 Ok(result) => told.set("result", String::from_utf8_lossy(&result).into_owned()),
-                Err(NotHeld::Failed(_)) => return lost(LineError::Protocol("no result")),
+                Err(NotHeld::Failed(_) | NotHeld::Asks) => {
+                    return lost(LineError::Protocol("no result"));
+                }
                 Err(NotHeld::Refused(why)) => {
                     let Answer::Result(error) = words::tool_error(talk.era, &why, "not_held")
                     else {
