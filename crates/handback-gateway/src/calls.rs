@@ -8,31 +8,34 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use handback_mcp::Era;
 use handback_mcp::server::{BUDGET_META, KEY_META};
-use handback_mcp::wire::Object;
+use handback_mcp::wire::{Object, ObjectError};
 use handback_page::json::ByteSource as _;
 use handback_token::{ArgsFingerprint, Operation, args_fingerprint_of_text};
 use handback_tool::metrics::{UpstreamMetrics, UpstreamOutcome};
 use handback_tool::{
     Claim, Entered, Failure, Made, Refusal, Relay, Relayed, RoundOpened, Surface, ToolClass,
+    is_relayed_name,
 };
 use memchr::memmem;
 use rand::RngExt as _;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::bound::Budget;
-use crate::catalog::{Catalog, Schema, Tool};
+use crate::catalog::{Catalog, OWN, Schema, Tool};
 use crate::gateway::Gateway;
 use crate::hold::{Cutting, Holding, NOT_HELD, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
 use crate::hop::{HopTask, with_text};
+use crate::mirror::{Headers, arguments_of};
 use crate::options::ToolNames;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::replay;
 use crate::retry::{WINDOW, Waiting};
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
-use crate::words::{self, INVALID_PARAMS};
+use crate::words::{self, INVALID_PARAMS, Refused};
 
 /// The first byte of what is remembered of a round: the upstream gave no state, or this one.
 const NO_STATE: u8 = 0;
@@ -107,6 +110,18 @@ impl Gateway {
         operation: Operation,
         cancel: CancellationToken,
     ) -> Answer {
+        self.call_telling(talk, question, operation, cancel, None).await
+    }
+
+    /// The same, which tells when it was let in: its caller may make it, and has room for it.
+    pub(crate) async fn call_telling(
+        &self,
+        talk: &Talk,
+        question: Question<'_>,
+        operation: Operation,
+        cancel: CancellationToken,
+        is_in: Option<&Notify>,
+    ) -> Answer {
         let begun = Instant::now();
         let read = question.params.map(Object::read);
         let Some(Ok(params)) = read else {
@@ -119,29 +134,20 @@ impl Gateway {
         let Some(target) = self.target(talk, operation, &name).await else {
             return words::refusal(talk.era, &Refusal::NotFound);
         };
-        if target.which == self.own() {
-            // What is ours has its own checks.
-            let client = self.client_name(talk, &params);
-            let budget = self.options().budget(client.as_deref(), target.names(self, &name));
-            let params = for_own(&params, &target, budget);
-            let params = params.or_else(|| question.params_bytes());
-            let answer = self.pass(talk, target.which, &question, params).await;
-            if let Answer::Result(raw) = &answer {
-                self.pipeline().metrics().read_bytes.add(raw.size_bytes());
-            }
-            return answer;
-        }
         let key = match key_of(&params, question.key.as_deref()) {
             Ok(key) => key,
             Err(message) => return words::refused(INVALID_PARAMS, message, None),
         };
+        if target.which == self.own() {
+            return self.call_own(talk, &question, (&name, &target), &params, cancel).await;
+        }
         let state = match (params.get("requestState"), params.text("requestState")) {
             (Some(_), None) => {
                 return words::refused(INVALID_PARAMS, "`requestState` is a string", None);
             }
             (_, state) => state.map(Cow::into_owned),
         };
-        let arguments = question.params.and_then(arguments_of);
+        let arguments = question.params.and_then(|params| arguments_of(params.get()));
         let mut params = params;
         let is_single_use = self.options().is_single_use(target.names(self, &name));
         // What is answered once is answered with its state, which says what was asked.
@@ -174,6 +180,7 @@ impl Gateway {
             Ok(entered) => entered,
             Err(refusal) => return words::refusal(talk.era, &refusal),
         };
+        is_in.into_iter().for_each(Notify::notify_one);
         asked.waiting = match self.tried(talk, &asked) {
             Ok(waiting) => waiting,
             Err(refusal) => {
@@ -190,7 +197,7 @@ impl Gateway {
         // Who hands the answer over says so. That there is none is no answer: the next identical call
         // is another try.
         if let Some(waiting) = asked.waiting.take().filter(|_| ended.is_ok()) {
-            talk.delivery.expect(waiting.answered());
+            talk.delivery.expect(waiting.answered(entered.take_record()));
         }
         match ended {
             Ok((made, minted, answer)) => {
@@ -201,11 +208,37 @@ impl Gateway {
                 }
                 answer
             }
-            Err(refusal) => {
-                entered.end(Err(&refusal));
-                words::refusal(talk.era, &refusal)
+            Err(refused) => {
+                entered.end(Err(&refused.refusal));
+                refused.told(talk.era)
             }
         }
+    }
+
+    /// A call of what is ours, which has its own checks, limits and records.
+    async fn call_own(
+        &self,
+        talk: &Talk,
+        question: &Question<'_>,
+        (name, target): (&str, &Target),
+        params: &Object<'_>,
+        cancel: CancellationToken,
+    ) -> Answer {
+        let client = self.client_name(talk, params);
+        let budget = self.options().budget(client.as_deref(), target.names(self, name));
+        let Ok(params) = for_own(params, target, budget, question.key.as_deref()) else {
+            return words::refused(INVALID_PARAMS, "`_meta` is no object", None);
+        };
+        let params = params.or_else(|| question.params_bytes());
+        let answer = tokio::select! {
+            answer = self.pass(talk, target.which, question, params) => answer,
+            // That nobody asks any more is told to our own server, which knows what runs on.
+            () = cancel.cancelled() => words::refusal(talk.era, &Refusal::Cancelled),
+        };
+        if let Answer::Result(raw) = &answer {
+            self.pipeline().metrics().read_bytes.add(raw.size_bytes());
+        }
+        answer
     }
 
     /// What a call without a key is taken for, where identical ones are tries of one.
@@ -235,20 +268,34 @@ impl Gateway {
             return straight(which);
         }
         let registry = self.pipeline().registry();
-        let is_alone = self.own() == 1;
+        let has_unlisted = self.has_unlisted();
         // The common case is decided without a look at any list.
-        if is_alone
+        if has_unlisted
             && registry.named(&talk.caller, operation, name).is_none()
-            && !name.starts_with(crate::catalog::OWN)
+            && !name.starts_with(OWN)
+            && !is_relayed_name(self.name_of(0), name)
         {
             return straight(0);
         }
-        match self.found(talk, |catalog| listed(catalog, operation, name)).await {
-            Some(target) => Some(target),
-            None if is_alone => straight(0),
+        let target = match self.found(talk, |catalog| listed(catalog, operation, name)).await {
+            Some(target) => target,
+            None if has_unlisted => return straight(0),
             // It may be new.
-            None => listed(&*self.recent_catalog(talk).await, operation, name),
-        }
+            None => listed(&*self.recent_catalog(talk).await, operation, name)?,
+        };
+        // What is ours would be refused in words of its own.
+        let is_found = target.which != self.own() || {
+            let own = target.names(self, name).own;
+            registry.named(&talk.caller, operation, own).is_some()
+        };
+        is_found.then_some(target)
+    }
+
+    /// Whether what is not listed may be there: the only server behind may have it. Where some may not
+    /// use what others may, nothing is: the server would answer in its own words, by which what is
+    /// denied could be told from what is not there.
+    pub(crate) fn has_unlisted(&self) -> bool {
+        self.own() == 1 && self.pipeline().registry().is_same_for_all()
     }
 
     /// A call that was let in.
@@ -259,7 +306,7 @@ impl Gateway {
         asked: &Asked<'_>,
         entered: &mut Entered,
         elsewhere: &Elsewhere,
-    ) -> Result<(Made, Option<String>, Answer), Refusal> {
+    ) -> Result<(Made, Option<String>, Answer), Refused> {
         let opened = match &asked.state {
             Some(state) => Some(entered.open(Some(&asked.fingerprint()?), state)?),
             None => None,
@@ -292,26 +339,26 @@ impl Gateway {
         };
         let names = asked.target.names(self, &asked.name);
         let time_limit = self.options().time_limit(names);
-        let params = match (outgoing, &claim) {
-            (Ok(params), _) => params,
+        let (params, headers) = match (outgoing, &claim) {
+            (Ok(outgoing), _) => outgoing,
             // Made before, it has its answer, although what it refers to is gone by now.
-            (Err(refusal @ Refusal::BadArguments(_)), Some(_)) => {
-                let told = relayed_of(words::refusal(talk.era, &refusal));
+            (Err(refused), Some(_)) if matches!(refused.refusal, Refusal::BadArguments(_)) => {
+                let told = relayed_of(refused.told(talk.era));
                 let work = std::future::ready(Err(Failure::NothingHappened(told)));
                 let made = entered.make(claim, time_limit, Box::pin(work)).await?;
                 if !made.is_replay {
-                    return Err(refusal);
+                    return Err(refused);
                 }
                 let (minted, answer) =
                     self.sealed(talk, asked, opened.as_ref(), entered, &made).await?;
                 return Ok((made, minted, answer));
             }
-            (Err(refusal), _) => return Err(refusal),
+            (Err(refused), _) => return Err(refused),
         };
         let ask = Ask {
             method: question.method.to_owned(),
             params: Some(params),
-            headers: question.headers.clone(),
+            headers,
             heard: None,
             time_limit: Some(time_limit),
             subscription: None,
@@ -346,7 +393,7 @@ impl Gateway {
         Ok((made, minted, answer))
     }
 
-    /// The parameters as the upstream gets them.
+    /// The parameters as the upstream gets them, and the headers that the client said of them.
     async fn outgoing(
         &self,
         talk: &Talk,
@@ -354,8 +401,9 @@ impl Gateway {
         asked: &Asked<'_>,
         opened: Option<&RoundOpened>,
         entered: &Entered,
-    ) -> Result<Bytes, Refusal> {
+    ) -> Result<(Bytes, Headers), Refused> {
         let mut params = asked.params.clone();
+        let mut headers = question.headers.clone();
         let mut is_changed = asked.is_changed;
         if let Some(renamed) = &asked.target.renamed {
             params.set("name", Value::from(renamed.as_str()).to_string());
@@ -375,12 +423,18 @@ impl Gateway {
             && let Some(arguments) = asked.arguments
             && let Some(resolved) = self.resolved(talk, asked, arguments, entered).await?
         {
+            if talk.has_headers
+                && let Some(tool) = self.catalog(talk).await.tool(&asked.name)
+            {
+                let moved = tool.mirrored.moved(headers, (arguments, &resolved));
+                headers = moved.map_err(|error| Refusal::BadArguments(error.to_string()))?;
+            }
             params.set("arguments", resolved);
             is_changed = true;
         }
         match question.params_bytes() {
-            Some(bytes) if !is_changed => Ok(bytes),
-            _ => Ok(params.to_json().into()),
+            Some(bytes) if !is_changed => Ok((bytes, headers)),
+            _ => Ok((params.to_json().into(), headers)),
         }
     }
 
@@ -391,7 +445,7 @@ impl Gateway {
         asked: &Asked<'_>,
         arguments: &str,
         entered: &Entered,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Option<String>, Refused> {
         if !mentions_held(arguments) {
             return Ok(None);
         }
@@ -424,10 +478,10 @@ impl Gateway {
         let resolved = resolved.await;
         let (arguments, resolved) = resolved.map_err(|_| Refusal::Broken)?.map_err(|error| {
             entered.note_reason(error.reason());
-            Refusal::BadArguments(error.to_string())
+            Refused::from(error)
         })?;
         if is_unusable && !resolved.is_empty() {
-            return Err(Refusal::BadArguments(UNCHECKED.to_owned()));
+            return Err(Refusal::BadArguments(UNCHECKED.to_owned()).into());
         }
         for one in &resolved {
             self.pipeline().metrics().referenced_bytes.add(one.bytes);
@@ -525,7 +579,8 @@ impl Gateway {
             return Ok(json.clone());
         };
         let upstream = self.name_of(asked.target.which).to_owned();
-        let task = HopTask { upstream, task: id.into_owned(), tool: asked.name.clone() };
+        let (tool, own_name) = (asked.name.clone(), asked.own_name().to_owned());
+        let task = HopTask { upstream, task: id.into_owned(), tool, own_name };
         // The task is at work: refused now, it might be begun again.
         let id = self.hop(&talk.caller).seal_task(&task).await.map_err(|_| Refusal::Ambiguous)?;
         with_text(&json, "taskId", &id).ok_or(Refusal::Broken)
@@ -617,18 +672,21 @@ impl Work {
         let there = AtUpstream { metrics, since: Instant::now() };
         let answered = self.gateway.asked(&self.talk, self.which, ask).await;
         self.elsewhere.was(there.ended(outcome_of(&answered)));
+        let failed = |json| {
+            let json = match &self.holding {
+                Some(holding) => holding.error(json),
+                None => json,
+            };
+            Relayed { json, is_error: true, round: None, reason: None }
+        };
         match answered {
             Ok(Answer::Result(raw)) => self.taken(raw).await,
-            Ok(Answer::Error(json)) => {
-                let json = match &self.holding {
-                    Some(holding) => holding.error(json),
-                    None => json,
-                };
-                Ok(Relayed { json, is_error: true, round: None, reason: None })
-            }
+            Ok(Answer::Error(json)) => Ok(failed(json)),
             Err(LineError::TooLarge) => Err(Failure::TooLarge),
             // The answer was there.
             Err(LineError::Disk) => Ok(self.instead(NOT_HELD, "not_held")),
+            // In the words of the server: it may be made again, with other headers.
+            Err(LineError::Mismatch(json)) => Err(Failure::NothingHappened(failed(json))),
             Err(error) if error.nothing_happened() => {
                 Err(Failure::NothingHappened(self.unanswered(&error)))
             }
@@ -725,42 +783,55 @@ pub(crate) fn says(json: &[u8], word: &[u8]) -> bool {
 }
 
 /// The parameters of a call of our own tools, if they are others than the client's: with the name that we
-/// know, and with the budget of the client, who may want less.
-fn for_own(params: &Object<'_>, target: &Target, budget: Budget) -> Option<Bytes> {
+/// know, with the budget of the client, who may want less, and with the key that came in a header.
+fn for_own(
+    params: &Object<'_>,
+    target: &Target,
+    budget: Budget,
+    key: Option<&str>,
+) -> Result<Option<Bytes>, ObjectError> {
     let mut params = params.clone();
     let renamed = target.renamed.as_deref();
     if let Some(name) = renamed {
         params.set("name", Value::from(name).to_string());
     }
-    let meta = (budget != Budget::unlimited()).then(|| with_budget(params.get("_meta"), budget));
-    let meta = meta.flatten();
+    let budget = (budget != Budget::unlimited()).then_some(budget);
+    let meta = match (budget, key) {
+        (None, None) => None,
+        _ => match meta_for_own(params.get("_meta"), budget, key) {
+            Ok(meta) => Some(meta),
+            // A call without its key is another one.
+            Err(error) if key.is_some() => return Err(error),
+            // It is left as it is, and refused later.
+            Err(_) => None,
+        },
+    };
     if renamed.is_none() && meta.is_none() {
-        return None;
+        return Ok(None);
     }
     meta.into_iter().for_each(|meta| params.set("_meta", meta));
-    Some(params.to_json().into())
+    Ok(Some(params.to_json().into()))
 }
 
-/// The `_meta` of a request with a budget. One that is no object is left as it is, and refused later.
-fn with_budget(meta: Option<&str>, budget: Budget) -> Option<String> {
-    let raw: &RawValue = serde_json::from_str(meta.unwrap_or("{}")).ok()?;
-    let mut meta = Object::read(raw).ok()?;
-    let wanted = meta.get(BUDGET_META).and_then(|wanted| wanted.parse::<usize>().ok());
-    let bytes = wanted.unwrap_or(usize::MAX).min(budget.as_bytes());
-    meta.set(BUDGET_META, bytes.to_string());
-    Some(meta.to_json())
-}
-
-/// The arguments, in the message.
-fn arguments_of(params: &RawValue) -> Option<&str> {
-    #[derive(serde::Deserialize)]
-    struct Params<'a> {
-        #[serde(borrow, default)]
-        arguments: Option<&'a RawValue>,
+/// The `_meta` of a request, with a budget and a key.
+fn meta_for_own(
+    meta: Option<&str>,
+    budget: Option<Budget>,
+    key: Option<&str>,
+) -> Result<String, ObjectError> {
+    // Some clients write what they leave out.
+    let meta = meta.filter(|meta| *meta != "null").unwrap_or("{}");
+    let raw: &RawValue = serde_json::from_str(meta).map_err(|_| ObjectError::NotAnObject)?;
+    let mut meta = Object::read(raw)?;
+    if let Some(budget) = budget {
+        let wanted = meta.get(BUDGET_META).and_then(|wanted| wanted.parse::<usize>().ok());
+        let bytes = wanted.unwrap_or(usize::MAX).min(budget.as_bytes());
+        meta.set(BUDGET_META, bytes.to_string());
     }
-
-    let params: Params<'_> = serde_json::from_str(params.get()).ok()?;
-    params.arguments.map(RawValue::get)
+    if let Some(key) = key {
+        meta.set(KEY_META, Value::from(key).to_string());
+    }
+    Ok(meta.to_json())
 }
 
 /// The idempotency key: of the message, or of its headers. It may be said in both places, but not

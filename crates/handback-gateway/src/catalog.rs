@@ -1,7 +1,9 @@
 //! What upstreams have, under which names.
 //!
 //! A name stays as it is, unless two upstreams have it: then each of them goes by the name of its
-//! upstream, two underscores, and its own. Of our own tools and those of an upstream, ours give way.
+//! upstream, two underscores, and its own. Of our own tools and those of an upstream, ours give way. A name
+//! that begins like that of something of another upstream goes by its own as well: nobody is to take it
+//! for the other one's, nor a rule that was made for that.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -13,22 +15,21 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use handback_mcp::wire::Object;
-use handback_tool::{Kind, ToolClass, relayed_name};
+use handback_tool::{Kind, ToolClass, is_relayed_name, relayed_name};
 use jsonschema::Validator;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Mutex, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::gateway::{Gateway, TOGETHER_TIME};
 use crate::lists::List;
+use crate::mirror::Mirrored;
 use crate::talk::Talk;
+pub(crate) use crate::upstream::OWN;
 
 /// Items of one list of one upstream that are looked at, at most.
 pub(crate) const ITEMS_MAX: usize = 10_000;
-
-/// The name that our own tools collide under.
-pub(crate) const OWN: &str = "handback";
 
 /// How long what upstreams have is taken to be as it was. After that it is looked at anew, beside the
 /// question that finds it old.
@@ -85,6 +86,11 @@ impl Catalogs {
         }
     }
 
+    /// What there is, as far as it is known already.
+    pub(crate) fn now(&self) -> Option<Arc<Catalog>> {
+        self.known().map(|known| known.catalog)
+    }
+
     fn known(&self) -> Option<Known> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -114,6 +120,15 @@ impl Catalogs {
     /// be unknown.
     pub(crate) async fn recent(&self, gateway: &Gateway, talk: &Talk) -> Arc<Catalog> {
         self.looked_at(gateway, talk, FRESH_IF_IN_DOUBT).await
+    }
+
+    /// What there is after something turned out to be otherwise than it is known; not sooner than it may be
+    /// looked at.
+    pub(crate) async fn anew(&self, gateway: &Gateway, talk: &Talk) -> Arc<Catalog> {
+        if let Some(known) = self.known() {
+            sleep_until(known.since + LOOKED_AT_PAUSE).await;
+        }
+        self.looked_at(gateway, talk, LOOKED_AT_PAUSE).await
     }
 
     /// What there is under a name. As long as nothing is known, the first upstream that has it is
@@ -206,6 +221,8 @@ struct Part {
     items: [Arc<Vec<Bytes>>; List::ALL.len()],
     /// Whether it said so just now; else it is what it said before, if it said anything.
     is_current: bool,
+    /// Whether it said so to all whom the catalog is for, and not to one caller on a line of its own.
+    is_for_all: bool,
 }
 
 impl Part {
@@ -220,7 +237,10 @@ impl Part {
         let listed = tokio::time::timeout(limit, listed).await.unwrap_or_default();
         let listed: Option<Vec<Vec<Bytes>>> = listed.into_iter().collect();
         let part = match listed.and_then(|listed| <[_; List::ALL.len()]>::try_from(listed).ok()) {
-            Some(items) => Self { items: items.map(Arc::new), is_current: true },
+            Some(items) => {
+                let is_for_all = gateway.lists_for_all(talk, which);
+                Self { items: items.map(Arc::new), is_current: true, is_for_all }
+            }
             None => {
                 let known = before.and_then(|before| before.parts.get(which)).cloned();
                 tracing::warn!(
@@ -248,6 +268,8 @@ pub(crate) struct Tool {
     pub(crate) input: Schema,
     /// What its structured results fit.
     pub(crate) output: Schema,
+    /// Those of its arguments that go in headers as well.
+    pub(crate) mirrored: Arc<Mirrored>,
 }
 
 /// What values of a tool have to fit.
@@ -324,8 +346,15 @@ impl Catalog {
         self.parts.iter().all(|part| part.is_current)
     }
 
+    /// What an upstream listed when it was asked last, for whoever asks: nothing, if that was said to
+    /// one caller.
+    pub(crate) fn listed_for_all(&self, which: usize, list: List) -> &[Bytes] {
+        let is_for_all = self.parts.get(which).is_some_and(|part| part.is_for_all);
+        if is_for_all { self.listed(which, list) } else { &[] }
+    }
+
     /// What an upstream listed when it was asked last.
-    pub(crate) fn listed(&self, which: usize, list: List) -> &[Bytes] {
+    fn listed(&self, which: usize, list: List) -> &[Bytes] {
         let at = List::ALL.iter().position(|known| *known == list);
         let part = self.parts.get(which).zip(at);
         part.and_then(|(part, at)| part.items.get(at)).map_or(&[], |items| items.as_slice())
@@ -404,6 +433,10 @@ impl Catalog {
             if which == own { others > 0 } else { others > 1 }
         };
         let prefixed = |which: usize, name: &str| relayed_name(gateway.name_of(which), name);
+        let is_others = |which: usize, name: &str| {
+            let mut others = (0..=own).filter(|other| *other != which);
+            others.any(|other| is_relayed_name(gateway.name_of(other), name))
+        };
         let given: HashSet<String> = named
             .iter()
             .filter(|(which, name, _)| collides(*which, name))
@@ -413,7 +446,10 @@ impl Catalog {
         let mut out = Vec::new();
         for (which, name, item) in named {
             // What is called like something that goes by its server gives way as well.
-            let shown = match collides(which, &name) || given.contains(&name) {
+            let is_changed = collides(which, &name)
+                || given.contains(&name)
+                || (which != own && is_others(which, &name));
+            let shown = match is_changed {
                 true => prefixed(which, &name),
                 false => name.clone(),
             };
@@ -445,6 +481,12 @@ impl Catalog {
         self.tools.get(shown)
     }
 
+    /// The tool that an upstream has under this name.
+    pub(crate) fn tool_of(&self, which: usize, name: &str) -> Option<&Tool> {
+        let shown = self.renamed(List::Tools, which, name).unwrap_or(name);
+        self.tool(shown).filter(|tool| tool.which == which)
+    }
+
     /// The prompt that is shown under this name: its upstream, and its name there.
     pub(crate) fn prompt(&self, shown: &str) -> Option<(usize, &str)> {
         self.prompts.get(shown).map(|(which, name)| (*which, name.as_str()))
@@ -464,6 +506,17 @@ impl Catalog {
             let longest = alike.min_by_key(|(length, which)| (Reverse(*length), *which));
             longest.map(|(_, which)| which)
         })
+    }
+
+    /// Whether an upstream lists a resource, or a template that it may fit. One that begins anyhow fits
+    /// everything.
+    pub(crate) fn may_have(&self, which: usize, uri: &str) -> bool {
+        let fixed = |template: &str| template.find('{').unwrap_or(template.len());
+        let fits =
+            |template: &str| template.get(..fixed(template)).is_some_and(|it| uri.starts_with(it));
+        let mut templates = self.templates.iter();
+        self.resources.get(uri) == Some(&which)
+            || templates.any(|(template, of)| *of == which && fits(template))
     }
 
     /// The name that something is shown under, if it is not its own.
@@ -492,7 +545,8 @@ impl Tool {
         };
         let schema = |member: &str| Schema::read(item.get(member));
         let (input, output) = (schema("inputSchema"), schema("outputSchema"));
-        Self { which, name, class, input, output }
+        let mirrored = Arc::new(Mirrored::read(item.get("inputSchema")));
+        Self { which, name, class, input, output, mirrored }
     }
 }
 

@@ -19,16 +19,15 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::bridge::{self, Parking};
+use crate::bridge::{self, Around, Parking};
 use crate::catalog::{Catalog, Catalogs, OWN};
 use crate::eras::{Found, Speaks};
 use crate::kept::Kept;
 use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
 use crate::once::Cuts;
-use crate::options::Options;
+use crate::options::{Options, ToolNames};
 use crate::reference::Places;
-use crate::relay::relayed;
 use crate::retry::{Delivery, Retries};
 use crate::slot::{Slot, Source};
 use crate::slow::TASKS;
@@ -262,6 +261,16 @@ impl Gateway {
         self.0.shared.get(which)?.as_ref()
     }
 
+    /// Whether what an upstream lists for this client is for all whom its catalog is for: that of a
+    /// session is its own, and newer callers are on one line, unless the upstream is of the older era
+    /// and not shared.
+    pub(crate) fn lists_for_all(&self, talk: &Talk, which: usize) -> bool {
+        let is_modern = |found: &Found| found.known().is_some_and(|it| it.era == Era::Modern);
+        talk.session.is_some()
+            || self.shared(which).is_some()
+            || self.0.eras.get(which).is_some_and(is_modern)
+    }
+
     fn source(&self, which: usize) -> Option<Source> {
         let (spec, metrics) = (self.0.upstreams.get(which)?, self.0.metrics.get(which)?);
         Some(Source::Upstream(Arc::clone(spec), Arc::clone(metrics), self.0.ending.clone()))
@@ -282,8 +291,7 @@ impl Gateway {
         if let Some(session) = &talk.session {
             return session.line(which).await;
         }
-        let is_modern = |found: &Found| found.known().is_some_and(|it| it.era == Era::Modern);
-        if self.0.eras.get(which).is_some_and(is_modern)
+        if self.is_newer(which)
             && let Some(line) = self.0.modern.get(which).and_then(Slot::open_line)
         {
             return Ok(line);
@@ -302,6 +310,12 @@ impl Gateway {
             found
         });
         found.await.unwrap_or(Err(LineError::Lost))
+    }
+
+    /// Whether an upstream is known to speak the newer era.
+    fn is_newer(&self, which: usize) -> bool {
+        let is_modern = |found: &Found| found.known().is_some_and(|it| it.era == Era::Modern);
+        self.0.eras.get(which).is_some_and(is_modern)
     }
 
     /// The line of this caller alone, if it is there.
@@ -463,14 +477,32 @@ impl Gateway {
         bridge::welcomed(raw.in_memory()?, initialize)
     }
 
-    /// Asks an upstream, whatever the eras of the two are. A line that is found gone, so that nothing
-    /// was asked, is opened once more.
+    /// Asks an upstream, whatever the eras of the two are.
     pub(crate) async fn asked(
         &self,
         talk: &Talk,
         which: usize,
         ask: Ask,
     ) -> Result<Answer, LineError> {
+        let Some(name) = bridge::comes_back(talk.era, &ask) else {
+            return self.asked_anew(talk, which, ask).await;
+        };
+        // What is parked goes on where it is, whether or not there is another line now. It has begun:
+        // that it cannot go on does not mean that nothing happened.
+        let listeners = |method, params| self.tell_listeners(talk, which, method, params);
+        let around = Around { parking: &self.0.parking, listeners: &listeners };
+        let gone_on = bridge::gone_on(talk.clone(), &name, &ask, around);
+        match Box::pin(gone_on).await {
+            Some(answered) => self.noted(which, answered),
+            // It is the server's own, which only looks like it.
+            None if self.is_newer(which) => self.asked_anew(talk, which, ask).await,
+            None => self.asked_anew(talk, which, ask).await.map_err(bridge::begun),
+        }
+    }
+
+    /// Asks on the line that there is. One that is found gone, so that nothing was asked, is opened once
+    /// more.
+    async fn asked_anew(&self, talk: &Talk, which: usize, ask: Ask) -> Result<Answer, LineError> {
         // Until there is a line, nothing is asked.
         let unreached = |error: LineError| LineError::Unreachable(error.to_string());
         // The other half of the time is to ask.
@@ -488,6 +520,15 @@ impl Gateway {
             }
             answered => answered,
         };
+        self.noted(which, answered)
+    }
+
+    /// Counts whether an upstream is there.
+    fn noted(
+        &self,
+        which: usize,
+        answered: Result<Answer, LineError>,
+    ) -> Result<Answer, LineError> {
         if let Some(metrics) = self.metrics_of(which) {
             match &answered {
                 Ok(_) => metrics.is_up(true),
@@ -509,9 +550,22 @@ impl Gateway {
         ask: Ask,
     ) -> Result<Answer, LineError> {
         if talk.era == line.era() {
-            return relayed(talk, line, ask).await;
+            return self.relayed(talk, (which, line), ask).await;
         }
-        Box::pin(bridge::asked(talk, (which, line), ask, &self.0.parking)).await
+        let of_caller = talk.clone();
+        let listeners = |method, params| self.tell_listeners(&of_caller, which, method, params);
+        let around = Around { parking: &self.0.parking, listeners: &listeners };
+        Box::pin(bridge::asked(talk, (which, line), ask, around)).await
+    }
+
+    /// An older upstream says beside a call of this caller that something has changed.
+    fn tell_listeners(&self, talk: &Talk, which: usize, method: String, params: Option<Bytes>) {
+        if method.ends_with("/list_changed") {
+            self.forget(talk);
+        }
+        if let Some((told, _)) = self.told_by_older(talk, which) {
+            told.say(method, params);
+        }
     }
 
     /// Whether it is the first time that this is found to be wrong with a tool.
@@ -534,6 +588,11 @@ impl Gateway {
         Box::pin(self.catalogs(talk).current(self, talk)).await
     }
 
+    /// The same, as far as it is known already.
+    pub(crate) fn known_catalog(&self, talk: &Talk) -> Option<Arc<Catalog>> {
+        self.catalogs(talk).now()
+    }
+
     /// What there is under a name.
     pub(crate) async fn found<T>(
         &self,
@@ -551,6 +610,11 @@ impl Gateway {
     /// The same, before something is said to be unknown.
     pub(crate) async fn recent_catalog(&self, talk: &Talk) -> Arc<Catalog> {
         Box::pin(self.catalogs(talk).recent(self, talk)).await
+    }
+
+    /// The same, after something turned out to be otherwise than it is known.
+    pub(crate) async fn catalog_anew(&self, talk: &Talk) -> Arc<Catalog> {
+        Box::pin(self.catalogs(talk).anew(self, talk)).await
     }
 
     /// Looks at what there is, unless somebody did within this time.
@@ -693,18 +757,17 @@ impl Gateway {
 
     /// The upstream that has a resource, for who may use it.
     pub(crate) async fn has_resource(&self, talk: &Talk, uri: &str) -> Option<usize> {
-        let registry = self.0.pipeline.registry();
-        if !registry.allows_name(&talk.caller, uri) {
-            return None;
-        }
-        // The only server behind may have what it does not list.
-        if let Some(which) = self.catalog(talk).await.resource(uri) {
-            return Some(which);
-        }
-        if self.own() == 1 {
-            return Some(0);
-        }
-        self.recent_catalog(talk).await.resource(uri)
+        let which = match self.catalog(talk).await.resource(uri) {
+            Some(which) => which,
+            None if self.has_unlisted() => 0,
+            None => {
+                let catalog = self.recent_catalog(talk).await;
+                let found = catalog.resource(uri);
+                // Of one server, no template is taken for another one's.
+                found.or_else(|| (self.own() == 1 && catalog.may_have(0, uri)).then_some(0))?
+            }
+        };
+        self.may_use_uri(talk, which, uri).then_some(which)
     }
 
     async fn complete(&self, talk: &Talk, question: Question<'_>) -> Answer {
@@ -731,10 +794,14 @@ impl Gateway {
             return unknown();
         }
         let name = reference.text("name").map(std::borrow::Cow::into_owned).unwrap_or_default();
-        let catalog = self.catalog(talk).await;
-        let Some((which, own_name)) = catalog.prompt(&name) else { return unknown() };
-        let (registry, upstream) = (self.0.pipeline.registry(), self.name_of(which));
-        if !registry.allows_relayed(&talk.caller, &name, own_name, upstream) {
+        let Some(target) = self.target(talk, Operation::Prompt, &name).await else {
+            return unknown();
+        };
+        let (registry, which) = (self.0.pipeline.registry(), target.which);
+        let ToolNames { own: own_name, upstream, .. } = target.names(self, &name);
+        // What is ours was found for the caller.
+        if which != self.own() && !registry.allows_relayed(&talk.caller, &name, own_name, upstream)
+        {
             return unknown();
         }
         if own_name == name {

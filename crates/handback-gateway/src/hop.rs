@@ -2,7 +2,7 @@
 //!
 //! A cursor is a cursor token; its operation is list, its name "gateway/" and the list. The id of a task
 //! names a spilled value, which is
-//! `{"upstream", "task", "tool"}`. Their bytes are in [`handback_wire::hop`], and all of it in
+//! `{"upstream", "task", "tool", "own_name"}`. Their bytes are in [`handback_wire::hop`], and all of it in
 //! `docs/spec/hops.md`.
 //!
 //! What is spilled belongs to its caller, as every held value does: to anybody else there is none.
@@ -10,13 +10,16 @@
 use bytes::Bytes;
 use handback_identity::Caller;
 use handback_store::Millis;
-use handback_store::held::{LookUp, NewValue, SpillId};
+use handback_store::held::{HeldError, LookUp, NewValue, SpillId};
 use handback_store::revocations::Subject;
 use handback_token::{Context, Cursor, Operation, Reason};
 use handback_tool::gate::Back;
 use handback_tool::{CallHeld, Pipeline, Refusal, Surface};
 use handback_wire::hop::{At, Payload, read_task_id, task_id};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::options::ToolNames;
 
 /// How long a cursor that was spilled is kept, and a task id: longer than either is good for.
 const LIFE_MS: u64 = 24 * 60 * 60 * 1000;
@@ -44,6 +47,17 @@ pub(crate) struct HopTask {
     /// The tool that was called, as it is shown.
     #[serde(default)]
     pub(crate) tool: String,
+    /// Its name there; that under which it is shown, if nothing is said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) own_name: String,
+}
+
+impl HopTask {
+    /// All names of the tool that was called.
+    pub(crate) fn names(&self) -> ToolNames<'_> {
+        let own = if self.own_name.is_empty() { &self.tool } else { &self.own_name };
+        ToolNames { shown: &self.tool, own, upstream: &self.upstream }
+    }
 }
 
 /// Wraps and unwraps for one caller.
@@ -94,16 +108,20 @@ impl Hop<'_> {
         Ok(ListPlace { upstream: payload.upstream, cursor })
     }
 
-    /// The id of a task as the client gets it.
+    /// The id of a task as the client gets it: the same one, however often the client is told of it.
     pub(crate) async fn seal_task(&self, task: &HopTask) -> Result<String, Refusal> {
         let bytes = serde_json::to_vec(task).map_err(|_| Refusal::Broken)?;
+        let id = id_of_task(&self.caller.principal().binding(), &bytes);
         // The task is there: that its caller holds much already must not lose its name.
-        let id = self.spill(NewValue::new(TASK_KIND).unmetered(), bytes).await?;
-        Ok(task_id(id))
+        let new = || NewValue::new(TASK_KIND).owed();
+        if self.spill_under(id, new(), bytes.clone()).await? {
+            return Ok(task_id(id));
+        }
+        self.spill(new(), bytes).await.map(task_id)
     }
 
-    /// The task that an id of the client names. Others' tasks and unknown ones answer alike; the
-    /// audit has the refusal.
+    /// The task that an id of the client names. Others' tasks, unknown ones and those of tools that the
+    /// caller may not use any more answer alike; the audit has the refusal.
     pub(crate) async fn open_task(&self, text: &str) -> Option<HopTask> {
         let found = match read_task_id(text) {
             Some(id) => self.spilled(TASK_KIND, id).await,
@@ -121,6 +139,11 @@ impl Hop<'_> {
             gate.refused(&back, "unknown");
             return None;
         };
+        let ToolNames { shown, own, upstream } = task.names();
+        if !self.pipeline.registry().allows_relayed(self.caller, shown, own, upstream) {
+            gate.refused(&back, Refusal::NotFound.reason());
+            return None;
+        }
         gate.check(&back, &Subject::of(principal).born(born)).await.ok()?;
         Some(task)
     }
@@ -151,6 +174,43 @@ impl Hop<'_> {
         }
     }
 
+    /// Keeps bytes under the id that stands for them, unless they are there. Not, if they were there and
+    /// have ended.
+    async fn spill_under(
+        &self,
+        id: [u8; 16],
+        new: NewValue,
+        bytes: Vec<u8>,
+    ) -> Result<bool, Refusal> {
+        if bytes.len() > TEXT_BYTES_MAX {
+            return Err(Refusal::TooLarge);
+        }
+        let (held, owner) = (self.held.clone(), self.caller.principal().clone());
+        let now_ms = self.pipeline.now().as_secs().saturating_mul(1000);
+        let spill = move || {
+            let id = SpillId::from_bytes(id);
+            if let LookUp::Found(_) = held.look_up_spill(id, &owner, now_ms)? {
+                return Ok(true);
+            }
+            let new = new.fixed_life(LIFE_MS);
+            let mut writer = held.spill_writer_under(&owner, id, new, now_ms)?;
+            writer.write(&bytes, now_ms)?;
+            match writer.finish(now_ms) {
+                Ok(_) => Ok(true),
+                // It has ended, or somebody was faster.
+                Err(HeldError::Gone) => {
+                    let found = held.look_up_spill(id, &owner, now_ms)?;
+                    Ok(matches!(found, LookUp::Found(_)))
+                }
+                Err(error) => Err(error),
+            }
+        };
+        match tokio::task::spawn_blocking(spill).await {
+            Ok(Ok(is_there)) => Ok(is_there),
+            _ => Err(Refusal::Unavailable),
+        }
+    }
+
     /// What was spilled, and when.
     async fn spilled(&self, kind: &'static str, id: [u8; 16]) -> Option<(Vec<u8>, Millis)> {
         let (held, owner) = (self.held.clone(), self.caller.principal().clone());
@@ -167,6 +227,17 @@ impl Hop<'_> {
         };
         tokio::task::spawn_blocking(read).await.ok()?
     }
+}
+
+/// What the name of a task of this owner is spilled under. See `docs/spec/hops.md`.
+fn id_of_task(owner: &str, value: &[u8]) -> [u8; 16] {
+    let mut hash = Sha256::new();
+    for field in [b"handback/v1/gateway/task", owner.as_bytes(), value] {
+        hash.update((field.len() as u64).to_be_bytes());
+        hash.update(field);
+    }
+    let hash: [u8; 32] = hash.finalize().into();
+    *hash.first_chunk().expect("a hash is longer")
 }
 
 /// The same text with one member that is a text replaced.

@@ -14,6 +14,7 @@
 //! | `eras` | which era an upstream speaks |
 //! | [`gateway`] | which upstream a question goes to |
 //! | `relay` | one question to it, and what its client hears meanwhile |
+//! | `mirror` | arguments that go in headers as well |
 //! | `catalog`, `lists` | what upstreams have, under which names |
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `slow` | calls that become tasks |
@@ -24,14 +25,15 @@
 //! | `replay` | what another try of a call is told |
 //! | `hop` | cursors and task ids of upstreams, as tokens of their caller |
 //! | [`session`] | clients of the older era |
-//! | `bridge` | clients of one era before servers of the other |
-//! | `listening`, `following` | what changes, told to newer clients and to older ones of newer servers |
+//! | `bridge`, `complete` | clients of one era before servers of the other, and what results lack there |
+//! | `listening`, `wishes`, `following` | what changes, told to newer clients and to older ones of newer servers |
 //! | [`front`] | where clients come in |
 //! | [`note`] | what is written beside a held value |
 
 mod bridge;
 mod calls;
 mod catalog;
+mod complete;
 mod eras;
 mod following;
 pub mod front;
@@ -42,6 +44,7 @@ mod hop;
 mod kept;
 mod listening;
 mod lists;
+mod mirror;
 mod once;
 pub mod options;
 pub mod reference;
@@ -54,6 +57,7 @@ mod slow;
 pub mod talk;
 mod tasks;
 pub mod upstream;
+mod wishes;
 mod words;
 
 pub use gateway::Gateway;

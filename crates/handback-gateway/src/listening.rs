@@ -24,6 +24,7 @@ use crate::relay::relayed;
 use crate::slot::OnLine;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError};
+use crate::wishes::Wishes;
 use crate::words::{self, INVALID_PARAMS};
 
 /// How long a client may listen to changes: it is for as long as it wants, and it comes back.
@@ -37,9 +38,6 @@ const ACKNOWLEDGING_TIME: Duration = Duration::from_secs(2);
 
 /// How long an older server may take to follow one resource.
 const FOLLOWING_TIME: Duration = Duration::from_secs(5);
-
-/// Resources that one subscription is about at most.
-const RESOURCES_MAX: usize = 64;
 
 /// What a client can be told of, and how: by the member of its wish, the part of a server that says
 /// whether it does, and the notification.
@@ -63,6 +61,11 @@ impl Told {
     pub(crate) fn new() -> Self {
         let (said, _) = broadcast::channel(WAITING_MAX);
         Self { said, followed: Arc::default() }
+    }
+
+    /// Tells those who listen. There may be nobody.
+    pub(crate) fn say(&self, method: String, params: Option<Bytes>) {
+        let _ = self.said.send((method, params));
     }
 }
 
@@ -164,8 +167,7 @@ pub(crate) async fn pass_on(mut heard: mpsc::Receiver<OnLine>, told: Told, chang
         if method.ends_with("/list_changed") {
             changed();
         }
-        // Nobody may listen.
-        let _ = told.said.send((method, params));
+        told.say(method, params);
     }
 }
 
@@ -234,20 +236,20 @@ impl Gateway {
     pub(crate) async fn listen(&self, talk: &Talk, question: Question<'_>) -> Answer {
         let id = Bytes::copy_from_slice(question.id.as_bytes());
         let (all, mut told) = mpsc::channel(WAITING_MAX);
-        let Some(params) = self.allowed(talk, &question) else {
+        let Some(wishes) = self.wishes(talk, &question).await else {
             return words::refused(INVALID_PARAMS, "`notifications` cannot be read", None);
         };
         let asked = (0..=self.own()).map(|which| {
             let ask = Ask {
                 method: question.method.to_owned(),
-                params: Some(params.clone()),
+                params: Some(wishes.params(self, talk, which)),
                 headers: question.headers.clone(),
                 heard: None,
                 // For as long as the client wants it.
                 time_limit: Some(LISTENING_TIME),
                 subscription: Some(id.clone()),
             };
-            self.listen_to(talk, which, ask, all.clone())
+            self.listen_to(talk, which, ask, &wishes, all.clone())
         });
         let mut asked: FuturesUnordered<_> = asked.collect();
         drop(all);
@@ -307,51 +309,35 @@ impl Gateway {
         }
     }
 
-    /// What the client wants to hear of, without the resources that it may not use; nothing, if that
-    /// cannot be read. A server behind might read it in another way.
-    fn allowed(&self, talk: &Talk, question: &Question<'_>) -> Option<Bytes> {
-        let mut params = Object::read(question.params?).ok()?;
-        let Some(wanted) = params.get("notifications") else { return question.params_bytes() };
-        let wanted: &RawValue = serde_json::from_str(wanted).ok()?;
-        let mut wanted = Object::read(wanted).ok()?;
-        let Some(resources) = wanted.get(RESOURCES) else { return question.params_bytes() };
-        let mut resources: Vec<String> = serde_json::from_str(resources).ok()?;
-        let registry = self.pipeline().registry();
-        resources.retain(|uri| registry.allows_name(&talk.caller, uri));
-        resources.truncate(RESOURCES_MAX);
-        wanted.set(RESOURCES, Value::from(resources).to_string());
-        let wanted = wanted.to_json();
-        params.set("notifications", wanted);
-        Some(Bytes::from(params.to_json()))
-    }
-
     /// Listens to one server.
     async fn listen_to(
         &self,
         talk: &Talk,
         which: usize,
         ask: Ask,
+        wishes: &Wishes<'_>,
         all: mpsc::Sender<ToClient>,
     ) -> Ended {
         let (out, mut told) = mpsc::channel(WAITING_MAX);
-        let talk = Talk { out, ..talk.clone() };
-        let line = match self.line(&talk, which).await {
+        let line = match self.line(talk, which).await {
             Ok(line) => line,
             Err(error) => return Ended { which, is_acknowledged: false, with: Err(error) },
         };
         if line.era() == Era::Legacy {
-            let is_acknowledged = self.listen_to_older(&talk, which, &line, &ask, &all).await;
+            let is_acknowledged = self.listen_to_older(talk, which, &line, &ask, &all).await;
             return Ended { which, is_acknowledged, with: Err(LineError::Lost) };
         }
         let is_ack = |told: &ToClient| matches!(told, ToClient::Notification { method, .. } if method == ACKNOWLEDGED);
-        let mut asked = std::pin::pin!(relayed(talk, line, ask));
+        let mut asked = std::pin::pin!(relayed(Talk { out, ..talk.clone() }, line, ask));
         let mut is_acknowledged = false;
         let with = loop {
             tokio::select! {
                 biased;
                 Some(told) = told.recv() => {
                     is_acknowledged |= is_ack(&told);
-                    drop(all.send(told).await);
+                    for told in self.as_wished(talk, wishes, which, told).await {
+                        drop(all.send(told).await);
+                    }
                 }
                 ended = &mut asked => break ended,
             }
@@ -359,7 +345,9 @@ impl Gateway {
         // It may have said so with its last words.
         while let Ok(told) = told.try_recv() {
             is_acknowledged |= is_ack(&told);
-            drop(all.send(told).await);
+            for told in self.as_wished(talk, wishes, which, told).await {
+                drop(all.send(told).await);
+            }
         }
         Ended { which, is_acknowledged, with }
     }

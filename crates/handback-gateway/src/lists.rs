@@ -138,10 +138,11 @@ impl Gateway {
             }
             // It has no such list.
             Answer::Error(error) if is_unknown_method(&error) => page_of(talk.era, list, &[]),
-            // It is away, and the others are not: it has what it had.
+            // It is away, and the others are not: it has what it had. What it had for another caller
+            // alone is nothing to this one.
             Answer::Error(_) if self.own() > 1 && place.cursor.is_none() => {
                 let catalog = self.catalog(talk).await;
-                page_of(talk.era, list, catalog.listed(place.which, list))
+                page_of(talk.era, list, catalog.listed_for_all(place.which, list))
             }
             other => return other,
         };

@@ -88,7 +88,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What a client gets in one answer of a tool.
+    /// What a client gets in one answer of a tool: what is said of the tool counts more than what is said
+    /// of the client, and that more than the budget of all.
     #[must_use]
     pub fn budget(&self, client: Option<&str>, tool: ToolNames<'_>) -> Budget {
         let of_tool = self.rules(tool).find_map(|rule| rule.budget);

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use crate::session::{Beside, Session};
 use crate::talk::{Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError};
+use crate::wishes::is_of_task;
 use crate::words::{self, METHOD_NOT_FOUND};
 
 /// How long a client may take nothing of what comes before its answer. After that, the rest of it is not
@@ -23,10 +24,17 @@ pub(crate) async fn relayed(talk: Talk, line: Line, mut ask: Ask) -> Result<Answ
     let listens = ask.subscription.is_some();
     let mut asked = std::pin::pin!(line.ask(ask));
     let mut ear = Ear::of(&talk);
+    // What becomes of a task is told to who follows it, under the id that it knows.
+    let is_for_client = |heard: &Heard| {
+        let is_task = matches!(heard, Heard::Notification { method, .. } if is_of_task(method));
+        listens || talk.session.is_some() || !is_task
+    };
     let answered = loop {
         tokio::select! {
             biased;
-            Some(heard) = heard.recv() => ear.pass_on(&talk, &line, heard).await,
+            Some(heard) = heard.recv() => if is_for_client(&heard) {
+                ear.pass_on(&talk, &line, heard).await;
+            },
             answered = &mut asked => break answered,
         }
         // Who listens believes to hear everything.
@@ -35,7 +43,9 @@ pub(crate) async fn relayed(talk: Talk, line: Line, mut ask: Ask) -> Result<Answ
         }
     };
     while let Ok(heard) = heard.try_recv() {
-        ear.pass_on(&talk, &line, heard).await;
+        if is_for_client(&heard) {
+            ear.pass_on(&talk, &line, heard).await;
+        }
     }
     answered
 }

@@ -22,6 +22,10 @@ const AGAIN_META: &str = "dev.handback/again";
 
 const HOW_TO_CALL_AGAIN: &str = "to run it once more, call with another idempotency key";
 
+/// Where a replay has what stood in the place of its mark and has no room for one: a text, a number, an
+/// array or nothing.
+const DATA_META: &str = "dev.handback/data";
+
 /// Bytes that a mark adds to a result at most.
 pub(crate) const MARK_BYTES: usize = 160;
 
@@ -112,21 +116,24 @@ pub(crate) fn error(json: &Bytes) -> Bytes {
     marked(json, "data").unwrap_or_else(|| json.clone())
 }
 
-/// The same result or error, which says in this member that it is the answer to an earlier try.
+/// The same result or error, which says in this member that it is the answer to an earlier try. A member
+/// that is no object becomes one, with what it was inside.
 pub(crate) fn marked(json: &[u8], member: &str) -> Option<Bytes> {
     let raw: &RawValue = serde_json::from_slice(json).ok()?;
     let mut result = Object::read(raw).ok()?;
-    let meta = match result.get(member) {
-        Some(meta) => {
-            let raw: &RawValue = serde_json::from_str(meta).ok()?;
-            let mut meta = Object::read(raw).ok()?;
-            meta.set(REPLAYED_META, "true".to_owned());
-            meta.set(AGAIN_META, Value::from(HOW_TO_CALL_AGAIN).to_string());
-            meta.to_json()
-        }
-        None => serde_json::json!({REPLAYED_META: true, AGAIN_META: HOW_TO_CALL_AGAIN}).to_string(),
+    let marks = {
+        let given = result.get(member);
+        let read = given.and_then(|given| serde_json::from_str::<&RawValue>(given).ok());
+        let mut marks = read.and_then(|raw| Object::read(raw).ok()).unwrap_or_else(|| {
+            let mut marks = Object::default();
+            given.into_iter().for_each(|given| marks.set(DATA_META, given.to_owned()));
+            marks
+        });
+        marks.set(REPLAYED_META, "true".to_owned());
+        marks.set(AGAIN_META, Value::from(HOW_TO_CALL_AGAIN).to_string());
+        marks.to_json()
     };
-    result.set(member, meta);
+    result.set(member, marks);
     Some(result.to_json().into())
 }
 
@@ -181,12 +188,29 @@ mod tests {
 
     #[test]
     fn a_mark_has_few_bytes() {
-        for json in ["{}", r#"{"a":1,"_meta":{}}"#, r#"{"_meta":{"x":1}}"#] {
+        for json in ["{}", r#"{"a":1,"_meta":{}}"#, r#"{"_meta":{"x":1}}"#, r#"{"_meta":null}"#] {
             let marked = marked(json.as_bytes(), "_meta").unwrap();
             assert!(marked.len() <= json.len() + MARK_BYTES, "{}", marked.len() - json.len());
             let told: Value = serde_json::from_slice(&marked).unwrap();
             assert_eq!(told["_meta"][REPLAYED_META], true);
         }
+    }
+
+    #[test]
+    fn whatever_stands_in_the_place_of_the_mark_stays() {
+        for given in [r#""text""#, "null", "[1,2]", "1.50", "true", r#"{"a":1,"a":2}"#] {
+            let json = format!(r#"{{"code":-32000,"message":"no","data":{given}}}"#);
+            let marked = error(&json.clone().into());
+            assert!(marked.len() <= json.len() + MARK_BYTES, "{}", marked.len() - json.len());
+            let marks = format!(
+                r#"{{"{DATA_META}":{given},"{REPLAYED_META}":true,"{AGAIN_META}":"{HOW_TO_CALL_AGAIN}"}}"#
+            );
+            let expected = format!(r#"{{"code":-32000,"message":"no","data":{marks}}}"#);
+            assert_eq!(std::str::from_utf8(&marked).unwrap(), expected);
+        }
+        let told = error(&Bytes::from_static(br#"{"code":1,"message":"no","data":{"x":1}}"#));
+        let told: Value = serde_json::from_slice(&told).unwrap();
+        assert_eq!((&told["data"]["x"], &told["data"][DATA_META]), (&json!(1), &Value::Null));
     }
 
     #[test]

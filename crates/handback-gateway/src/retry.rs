@@ -18,7 +18,7 @@ use handback_store::journal::{InstanceId, JournalError};
 use handback_store::tries::{Tries, Try, TryName};
 use handback_store::{Kv, Millis, StoreError};
 use handback_token::ArgsFingerprint;
-use handback_tool::{CallJournal, Clock};
+use handback_tool::{CallJournal, Clock, OwnRecord};
 use rand::RngExt as _;
 
 /// For how long an identical call is another try.
@@ -73,6 +73,20 @@ pub(crate) struct Undelivered {
     retries: Retries,
     name: TryName,
     number: u128,
+    /// Where it is recorded.
+    record: Option<OwnRecord>,
+}
+
+/// An answer that is being handed over. To whoever calls again it is delivered: that may be who has read
+/// it already. If this is dropped before it arrived, it was not.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    retries: Retries,
+    name: TryName,
+    /// As it was known, if it still was.
+    tried: Option<Try>,
+    /// What nobody asks for once it has arrived.
+    record: Option<OwnRecord>,
 }
 
 /// Hears that the answer to a question was handed over. Clones are the same one.
@@ -93,11 +107,16 @@ impl Delivery {
         }
     }
 
+    /// The answer is about to be handed over.
+    pub(crate) fn leaves(&self) -> Option<Leaving> {
+        let answer = self.lock().take();
+        answer.map(Undelivered::leaves)
+    }
+
     /// The answer was handed over.
     pub fn done(&self) {
-        let answer = self.lock().take();
-        if let Some(answer) = answer {
-            answer.delivered();
+        if let Some(answer) = self.leaves() {
+            answer.arrived();
         }
     }
 
@@ -222,9 +241,9 @@ impl Waiting {
         Self { retries: self.retries.clone(), name: self.name, number: self.number }
     }
 
-    /// The answer is there, and this one waits no more.
-    pub(crate) fn answered(self) -> Undelivered {
-        Undelivered { retries: self.retries.clone(), name: self.name, number: self.number }
+    /// The answer is there, and recorded, and this one waits no more.
+    pub(crate) fn answered(self, record: Option<OwnRecord>) -> Undelivered {
+        Undelivered { retries: self.retries.clone(), name: self.name, number: self.number, record }
     }
 }
 
@@ -243,18 +262,51 @@ impl Drop for Waiting {
 }
 
 impl Undelivered {
-    /// The answer was handed over: the next identical call is a new one.
-    pub(crate) fn delivered(self) {
-        let mut all = self.retries.lock();
-        let owner = self.name.owner();
-        let Some(of_caller) = all.get_mut(&owner) else { return };
-        if of_caller.get(&self.name).is_some_and(|tried| tried.tried.number == self.number) {
-            of_caller.remove(&self.name);
+    /// From now on an identical call is a new one, unless this does not arrive.
+    fn leaves(self) -> Leaving {
+        let Self { retries, name, number, record } = self;
+        let mut all = retries.lock();
+        let mut tried = None;
+        if let Some(of_caller) = all.get_mut(&name.owner()) {
+            if of_caller.get(&name).is_some_and(|tried| tried.tried.number == number) {
+                tried = of_caller.remove(&name);
+            }
+            if of_caller.is_empty() {
+                all.remove(&name.owner());
+            }
+        }
+        drop(all);
+        // Who still waits for the same answer takes it from the record.
+        let is_last = tried.is_some_and(|tried| tried.waiting == 0);
+        let record = record.filter(|_| is_last);
+        Leaving { retries, name, tried: tried.map(|tried| tried.tried), record }
+    }
+}
+
+impl Leaving {
+    /// The answer was handed over.
+    pub(crate) fn arrived(mut self) {
+        if self.tried.take().is_none() {
+            return;
+        }
+        let all = self.retries.lock();
+        // Another one may have been begun meanwhile.
+        if !all.get(&self.name.owner()).is_some_and(|tried| tried.contains_key(&self.name)) {
             self.retries.0.tries.remove(self.name);
         }
-        if of_caller.is_empty() {
-            all.remove(&owner);
+        drop(all);
+        if let Some(record) = self.record.take() {
+            record.forget();
         }
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let Some(tried) = self.tried.take() else { return };
+        let mut all = self.retries.lock();
+        let of_caller = all.entry(self.name.owner()).or_default();
+        of_caller.entry(self.name).or_insert(Tried { tried, waiting: 0 });
     }
 }
 
@@ -313,10 +365,34 @@ mod tests {
         assert_eq!(again.key(), name);
         assert_ne!(key(&retries, 2, "x").key(), name);
         assert_ne!(key(&retries, 1, "y").key(), name);
-        let answer = again.answered();
+        let answer = again.answered(None);
         assert_eq!(key(&retries, 1, "x").key(), name, "it is there, and nobody has it");
-        answer.delivered();
+        answer.leaves().arrived();
         assert_ne!(key(&retries, 1, "x").key(), name);
+    }
+
+    #[test]
+    fn what_did_not_arrive_is_tried_again() {
+        let world = World::default();
+        let retries = world.start();
+        let first = key(&retries, 1, "x");
+        let name = first.key();
+        let leaving = first.answered(None).leaves();
+        assert_eq!(retries.lock().len(), 0, "who has read it may call again at once");
+        drop(leaving);
+        let again = key(&retries, 1, "x");
+        assert_eq!(again.key(), name);
+        // Another one that was begun meanwhile is the one that counts.
+        let leaving = again.answered(None).leaves();
+        let other = key(&retries, 1, "x");
+        assert_ne!(other.key(), name);
+        drop(leaving);
+        assert_eq!(key(&retries, 1, "x").key(), other.key());
+        // After a crash on the way, it is not known that it arrived.
+        let (name, leaving) = (other.key(), other.answered(None).leaves());
+        retries.flush().unwrap();
+        assert_eq!(key(&world.start(), 1, "x").key(), name);
+        drop(leaving);
     }
 
     #[test]
@@ -344,12 +420,12 @@ mod tests {
         // For as long as somebody waits, it is under way.
         world.later(10 * WINDOW);
         assert_eq!(key(&retries, 1, "x").key(), name);
-        let answer = again.answered();
+        let answer = again.answered(None);
         world.later(WINDOW + Duration::from_secs(1));
         let another = key(&retries, 1, "x");
         assert_ne!(another.key(), name);
         // What is handed over late says nothing of the other one.
-        answer.delivered();
+        answer.leaves().arrived();
         assert_eq!(key(&retries, 1, "x").key(), another.key());
     }
 
@@ -378,7 +454,7 @@ mod tests {
         let name = under_way.key();
         let delivered = key(&retries, 1, "y");
         let gone = delivered.key();
-        delivered.answered().delivered();
+        delivered.answered(None).leaves().arrived();
         // Without its end, as in a crash; what waited to be written was.
         retries.flush().unwrap();
         let retries = world.start();

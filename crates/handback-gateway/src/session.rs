@@ -27,6 +27,12 @@ use crate::words::{self, INTERNAL_ERROR, METHOD_NOT_FOUND};
 /// What says that a request is not wanted any more.
 pub(crate) const CANCELLED: &str = "notifications/cancelled";
 
+/// How a client says how far it is with what it was asked.
+const PROGRESS: &str = "notifications/progress";
+
+/// What concerns every upstream that a client says.
+const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
+
 /// Questions of upstreams that one client has not answered yet, at most.
 const ASKED_MAX: usize = 256;
 
@@ -38,6 +44,8 @@ enum Asker {
     Upstream {
         line: Line,
         id: Id<'static>,
+        /// The token under which it wants to hear how far the client is.
+        token: Option<Value>,
         /// The call that it was asked beside has ended: it may have been a part of it, or not.
         is_left: bool,
     },
@@ -156,6 +164,7 @@ impl Session {
             out,
             session: Some(Arc::clone(self)),
             delivery,
+            has_headers: false,
         };
         let id = question.id.to_owned();
         let cancel = CancellationToken::new();
@@ -172,6 +181,15 @@ impl Session {
             // Every upstream was told when it was greeted.
             "notifications/initialized" => {}
             CANCELLED => self.cancel(params.as_deref()),
+            PROGRESS if self.gateway.own() > 1 => {
+                // Tokens are the upstreams' own: to another one, it would be how far something else is.
+                if let Some(line) = self.awaiting(params.as_deref()) {
+                    // It is gone, or it is told.
+                    let _ = line.tell(method, params).await;
+                }
+            }
+            // Of several upstreams, nobody knows whom it is for.
+            _ if self.gateway.own() > 1 && method != ROOTS_CHANGED => {}
             _ => {
                 let told = self.slots.iter().enumerate().map(async |(which, slot)| {
                     if self.gateway.shared(which).is_some() {
@@ -186,6 +204,21 @@ impl Session {
                 join_all(told).await;
             }
         }
+    }
+
+    /// The line on which the client was asked something that it now says how far it is with; nothing,
+    /// if there is none, or more than one.
+    fn awaiting(&self, params: Option<&[u8]>) -> Option<Line> {
+        let raw: &RawValue = serde_json::from_slice(params?).ok()?;
+        let params = Object::read(raw).ok()?;
+        let wanted: Value = serde_json::from_str(params.get("progressToken")?).ok()?;
+        let asked = lock(&self.asked);
+        let mut lines = asked.values().filter_map(|asker| match asker {
+            Asker::Upstream { line, token, .. } if token.as_ref() == Some(&wanted) => Some(line),
+            _ => None,
+        });
+        let line = lines.next()?;
+        lines.all(|other| other.is(line)).then(|| line.clone())
     }
 
     /// The client answers a question of an upstream.
@@ -384,7 +417,8 @@ impl Session {
                     return Err((line.clone(), id));
                 }
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
-                let asker = Asker::Upstream { line: line.clone(), id, is_left: false };
+                let token = params.as_deref().and_then(progress_token);
+                let asker = Asker::Upstream { line: line.clone(), id, token, is_left: false };
                 asked.insert(number, asker);
                 Ok(Some(ToClient::Request { id: number, method, params }))
             }
@@ -541,6 +575,14 @@ async fn listen(
 pub(crate) fn request_id(params: Option<&[u8]>) -> Option<String> {
     let raw: &RawValue = serde_json::from_slice(params?).ok()?;
     Object::read(raw).ok()?.get("requestId").map(str::to_owned)
+}
+
+/// The token under which whoever asks wants to hear how far it is.
+fn progress_token(params: &[u8]) -> Option<Value> {
+    let raw: &RawValue = serde_json::from_slice(params).ok()?;
+    let params = Object::read(raw).ok()?;
+    let meta: &RawValue = serde_json::from_str(params.get("_meta")?).ok()?;
+    serde_json::from_str(Object::read(meta).ok()?.get("progressToken")?).ok()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

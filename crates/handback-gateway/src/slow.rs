@@ -1,16 +1,21 @@
 //! Calls that take long, for clients that know tasks: such a call goes on without its connection, and
 //! the client gets a handle before the work is long.
 //!
-//! An upstream that has tasks of its own decides itself what becomes one: its tasks are passed on.
+//! An upstream that has tasks of its own decides itself what becomes one: its tasks are passed on. So a
+//! call becomes a task once it is known that the upstream makes none, and no sooner.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use handback_mcp::Era;
-use handback_mcp::server::tasks::{NewTask, Round, Rounds, SLOW_AFTER};
+use handback_mcp::server::tasks::{NewTask, Round, Rounds, SLOW_AFTER, TaskTool};
 use handback_mcp::wire::{Message, Object};
 use handback_token::Operation;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::{Target, says};
@@ -32,31 +37,46 @@ impl Gateway {
         question: Question<'_>,
         cancel: CancellationToken,
     ) -> Answer {
-        let Some((name, target)) = self.may_be_task(talk, &question).await else {
+        let Some(name) = named_by_who_knows_tasks(talk, &question) else {
             return self.call(talk, question, Operation::Call, cancel).await;
         };
         let own = CancellationToken::new();
         // That the client has the handle of a task does not mean that it has the answer.
         let of_call = Delivery::default();
         let with_own = Talk { delivery: of_call.clone(), ..talk.clone() };
-        let mut call = Relayed::begin(self, with_own, &question, own.clone());
-        let names = target.names(self, &name);
-        let is_at_once = self.options().is_long(names);
-        if !is_at_once {
-            tokio::select! {
-                answer = &mut call.under_way => {
-                    talk.delivery.take_over(&of_call);
-                    return answer;
-                }
-                () = cancel.cancelled() => {
-                    own.cancel();
-                    return call.under_way.await;
-                }
-                () = tokio::time::sleep(SLOW_AFTER) => {}
+        let (since, is_in) = (Instant::now(), Arc::new(Notify::new()));
+        let mut call = Relayed::begin(self, with_own, &question, own.clone(), &is_in);
+        // Beside it, which goes on meanwhile: the line may have to be opened, and who is behind asked.
+        let becomes_task = async {
+            let Some(target) = self.may_be_task(talk, &name).await else {
+                return std::future::pending().await;
+            };
+            // What may not be made becomes nothing.
+            is_in.notified().await;
+            if !self.options().is_long(target.names(self, &name)) {
+                tokio::time::sleep_until(since + SLOW_AFTER).await;
             }
-        }
+            target
+        };
+        let target = tokio::select! {
+            answer = &mut call.under_way => {
+                talk.delivery.take_over(&of_call);
+                return answer;
+            }
+            () = cancel.cancelled() => {
+                own.cancel();
+                return call.under_way.await;
+            }
+            target = becomes_task => target,
+        };
+        let names = target.names(self, &name);
         let new = NewTask {
             owner: talk.caller.principal().clone(),
+            tool: TaskTool {
+                name: names.shown.to_owned(),
+                own_name: names.own.to_owned(),
+                upstream: Some(names.upstream.to_owned()),
+            },
             longest: self.options().time_limit(names),
             patience: self.pipeline().sealer().state_life(),
             cancel: own.clone(),
@@ -85,18 +105,21 @@ impl Gateway {
         }
     }
 
-    /// The name of the tool, and where it is, if the call may become a task: its client knows them, and nobody behind
-    /// makes them.
-    async fn may_be_task(&self, talk: &Talk, question: &Question<'_>) -> Option<(String, Target)> {
-        let params = question.params.filter(|_| talk.era == Era::Modern)?;
-        if !says(params.get().as_bytes(), TASKS.as_bytes()) || !knows_tasks(params) {
-            return None;
-        }
-        let name = text_of(params, "name")?;
-        let target = self.target(talk, Operation::Call, &name).await?;
+    /// Where a tool is, if a call of it may become a task: nobody behind makes them.
+    async fn may_be_task(&self, talk: &Talk, name: &str) -> Option<Target> {
+        let target = self.target(talk, Operation::Call, name).await?;
         let is_passed_on = target.which == self.own() || self.has_tasks(target.which).await;
-        (!is_passed_on).then_some((name, target))
+        (!is_passed_on).then_some(target)
     }
+}
+
+/// The name of the tool, if who calls it knows tasks.
+fn named_by_who_knows_tasks(talk: &Talk, question: &Question<'_>) -> Option<String> {
+    let params = question.params.filter(|_| talk.era == Era::Modern)?;
+    if !says(params.get().as_bytes(), TASKS.as_bytes()) || !knows_tasks(params) {
+        return None;
+    }
+    text_of(params, "name")
 }
 
 /// Whether a question says that its client knows tasks.
@@ -136,6 +159,7 @@ impl Asked {
         gateway: Gateway,
         talk: Talk,
         cancel: CancellationToken,
+        is_in: Option<Arc<Notify>>,
     ) -> BoxFuture<'static, Answer> {
         Box::pin(async move {
             let Ok(Message::Request { id, method, params }) = Message::read(&self.message) else {
@@ -149,7 +173,7 @@ impl Asked {
                 headers: self.headers,
                 key: self.key,
             };
-            gateway.call(&talk, question, Operation::Call, cancel).await
+            gateway.call_telling(&talk, question, Operation::Call, cancel, is_in.as_deref()).await
         })
     }
 
@@ -178,6 +202,7 @@ impl Relayed {
         talk: Talk,
         question: &Question<'_>,
         cancel: CancellationToken,
+        is_in: &Arc<Notify>,
     ) -> Self {
         let asked = Asked {
             message: question.message.clone(),
@@ -185,7 +210,8 @@ impl Relayed {
             key: question.key.clone(),
         };
         let gateway = gateway.clone();
-        let under_way = asked.clone().ask(gateway.clone(), talk.clone(), cancel.clone());
+        let is_in = Some(Arc::clone(is_in));
+        let under_way = asked.clone().ask(gateway.clone(), talk.clone(), cancel.clone(), is_in);
         Self { gateway, talk, cancel, asked, state: None, under_way }
     }
 
@@ -232,7 +258,10 @@ impl Rounds for Relayed {
 
     fn go_on(&mut self, answers: Map<String, Value>) {
         self.under_way = match self.asked.with(self.state.take(), answers) {
-            Some(asked) => asked.ask(self.gateway.clone(), self.talk.clone(), self.cancel.clone()),
+            Some(asked) => {
+                let (gateway, talk) = (self.gateway.clone(), self.talk.clone());
+                asked.ask(gateway, talk, self.cancel.clone(), None)
+            }
             None => {
                 let broken = words::refused(INTERNAL_ERROR, "the call cannot go on", None);
                 Box::pin(std::future::ready(broken))

@@ -50,6 +50,9 @@ pub struct Talk {
     pub session: Option<Arc<Session>>,
     /// Who hears that the answer was handed over.
     pub delivery: Delivery,
+    /// Whether the client says in headers what the protocol wants there of arguments, as the newer era does
+    /// over HTTP. If not, those headers are made of the arguments.
+    pub has_headers: bool,
 }
 
 impl Talk {

@@ -60,18 +60,23 @@ impl Gateway {
                 false => unknown(),
             };
         }
-        let hop = self.hop(&talk.caller);
-        let Some(task) = hop.open_task(&shown).await else { return unknown() };
-        let Some(which) = self.number_of(&task.upstream) else { return unknown() };
+        let Some((which, task)) = self.task_of(talk, &shown).await else { return unknown() };
         let params = with_text(params.get().as_bytes(), "taskId", &task.task);
         match self.pass(talk, which, &question, params).await {
             Answer::Result(raw) => self.of_task(talk, &question, which, (&task, &shown), raw).await,
             Answer::Error(json) => {
                 let params = question.params.and_then(|params| Object::read(params).ok());
-                let holding = self.holding(talk, params.as_ref(), &task.upstream, &task.tool);
+                let holding = self.holding(talk, params.as_ref(), task.names());
                 Answer::Error(holding.error(json))
             }
         }
+    }
+
+    /// The task of an upstream that the client knows by this id, and the upstream.
+    pub(crate) async fn task_of(&self, talk: &Talk, shown: &str) -> Option<(usize, HopTask)> {
+        let task = self.hop(&talk.caller).open_task(shown).await?;
+        let which = self.number_of(&task.upstream)?;
+        Some((which, task))
     }
 
     /// Whether the one upstream is a program, and its process this client's alone: of the newer era all
@@ -89,7 +94,9 @@ impl Gateway {
         let task = question.params.and_then(|params| text_of(params, "taskId")).unwrap_or_default();
         // Of which tool a task is that this session was not given, nobody says.
         let tool = talk.session.as_ref().and_then(|session| session.tool_of_task(&task));
-        let holding = self.holding(talk, None, self.name_of(0), tool.as_deref().unwrap_or(""));
+        let tool = tool.as_deref().unwrap_or("");
+        let names = ToolNames { shown: tool, own: tool, upstream: self.name_of(0) };
+        let holding = self.holding(talk, None, names);
         let raw = match self.pass(talk, 0, question, question.params_bytes()).await {
             Answer::Result(raw) if question.method == "tasks/result" => raw,
             Answer::Error(json) => return Answer::Error(holding.error(json)),
@@ -108,27 +115,20 @@ impl Gateway {
     }
 
     /// For whom the result of a task is held, and from which size on.
-    fn holding(
-        &self,
-        talk: &Talk,
-        params: Option<&Object<'_>>,
-        upstream: &str,
-        tool: &str,
-    ) -> Holding {
+    fn holding(&self, talk: &Talk, params: Option<&Object<'_>>, names: ToolNames<'_>) -> Holding {
         let of_session = talk.session.as_ref().and_then(|session| session.client());
         let client = match (of_session, params) {
             (Some(client), _) => Some(client.to_owned()),
             (None, Some(params)) => self.client_name(talk, params),
             (None, None) => None,
         };
-        let names = ToolNames { shown: tool, own: tool, upstream };
         Holding {
             budget: self.options().budget(client.as_deref(), names),
             held: self.pipeline().held().clone(),
             owner: talk.caller.principal().clone(),
             clock: Arc::clone(self.pipeline().clock()),
-            upstream: upstream.to_owned(),
-            tool: tool.to_owned(),
+            upstream: names.upstream.to_owned(),
+            tool: names.shown.to_owned(),
             retried_for: Duration::ZERO,
         }
     }
@@ -144,22 +144,29 @@ impl Gateway {
         raw: Raw,
     ) -> Answer {
         let lost = |why| words::unanswered(self.name_of(which), &why);
-        let params = question.params.and_then(|params| Object::read(params).ok());
-        let holding = self.holding(talk, params.as_ref(), &task.upstream, &task.tool);
+        let Some(params) = question.params else { return lost(LineError::Protocol("no question")) };
+        let told = self.task_told(talk, params, (task, shown), raw).await;
+        told.map_or_else(lost, |json| Answer::Result(Raw::Memory(json)))
+    }
+
+    /// The same of what an upstream told, asked or not; `params` are those of the client's question.
+    pub(crate) async fn task_told(
+        &self,
+        talk: &Talk,
+        params: &RawValue,
+        (task, shown): (&HopTask, &str),
+        raw: Raw,
+    ) -> Result<Bytes, LineError> {
+        let holding = self.holding(talk, Object::read(params).ok().as_ref(), task.names());
         let keeps = holding.clone();
         let apart = tokio::task::spawn_blocking(move || Apart::of(&raw, |raw| keeps.is_over(raw)));
-        let Apart { json, over } = match apart.await {
-            Ok(Ok(apart)) => apart,
-            Ok(Err(why)) => return lost(why),
-            Err(_) => return lost(LineError::Lost),
-        };
-        let unchanged = || Answer::Result(Raw::Memory(json.clone()));
+        let Apart { json, over } = apart.await.map_err(|_| LineError::Lost)??;
         let read = serde_json::from_slice::<&RawValue>(&json).ok();
         let Some(mut told) = read.and_then(|raw| Object::read(raw).ok()) else {
             return match over {
-                None => unchanged(),
+                None => Ok(json.clone()),
                 // Readers differ about what its result is.
-                Some(_) => lost(LineError::Protocol("no result")),
+                Some(_) => Err(LineError::Protocol("no result")),
             };
         };
         let has_id = told.text("taskId").is_some_and(|id| id == task.task);
@@ -176,12 +183,12 @@ impl Gateway {
             match self.held_once(talk, &holding, shown, result).await {
                 Ok(result) => told.set("result", String::from_utf8_lossy(&result).into_owned()),
                 Err(NotHeld::Failed(_) | NotHeld::Asks) => {
-                    return lost(LineError::Protocol("no result"));
+                    return Err(LineError::Protocol("no result"));
                 }
                 Err(NotHeld::Refused(why)) => {
                     let Answer::Result(error) = words::tool_error(talk.era, &why, "not_held")
                     else {
-                        return lost(LineError::Protocol("no result"));
+                        return Err(LineError::Lost);
                     };
                     let error = error.whole().unwrap_or_default();
                     told.set("result", String::from_utf8_lossy(&error).into_owned());
@@ -189,8 +196,8 @@ impl Gateway {
             }
         }
         match is_changed {
-            true => Answer::Result(Raw::Memory(told.to_json().into())),
-            false => unchanged(),
+            true => Ok(told.to_json().into()),
+            false => Ok(json.clone()),
         }
     }
 
@@ -199,8 +206,7 @@ impl Gateway {
         if question.method != "tasks/get" {
             return self.pass(talk, self.own(), question, question.params_bytes()).await;
         }
-        let (tasks, gate) = (self.own_tasks(), self.pipeline().gate());
-        match tasks.get_json(&gate, talk.caller.principal(), id).await {
+        match self.own_tasks().get_json(self.pipeline(), &talk.caller, id).await {
             Ok(json) => {
                 let status = member(json.as_bytes(), "status");
                 if matches!(status.as_deref(), Some("completed" | "failed" | "cancelled"))

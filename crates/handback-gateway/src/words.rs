@@ -7,6 +7,7 @@ use handback_token::Outside;
 use handback_tool::Refusal;
 use serde_json::{Value, json};
 
+use crate::reference::{Fault, ReferenceError};
 use crate::upstream::{Answer, LineError, Raw};
 
 /// Codes of JSON-RPC and of the protocol.
@@ -83,8 +84,45 @@ pub(crate) fn refusal(era: Era, refusal: &Refusal) -> Answer {
     refused(code, &message, Some(json!({"reason": reason})))
 }
 
+/// Why a call was not made, and what its client can go by, if that is more than the refusal says.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) refusal: Refusal,
+    outside: Option<&'static str>,
+}
+
+impl Refused {
+    /// What its client gets.
+    pub(crate) fn told(&self, era: Era) -> Answer {
+        match self.outside {
+            Some(reason) => tool_error(era, &self.refusal.to_string(), reason),
+            None => refusal(era, &self.refusal),
+        }
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, outside: None }
+    }
+}
+
+/// Of a handle the client learns one of three things. That the store does not answer is nobody's mistake.
+impl From<ReferenceError> for Refused {
+    fn from(error: ReferenceError) -> Self {
+        if *error.fault() == Fault::Unavailable {
+            return Refusal::Unavailable.into();
+        }
+        let outside = Some(error.outside());
+        Self { refusal: Refusal::BadArguments(error.to_string()), outside }
+    }
+}
+
 /// A question that an upstream did not answer, of anything but a tool.
 pub(crate) fn unanswered(upstream: &str, why: &LineError) -> Answer {
+    if let LineError::Mismatch(error) = why {
+        return Answer::Error(error.clone());
+    }
     let (message, reason) = unanswered_words(upstream, why);
     refused(INTERNAL_ERROR, &message, Some(json!({"reason": reason})))
 }
@@ -96,6 +134,9 @@ pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'st
             (format!("the server `{upstream}` cannot be reached"), "unreachable")
         }
         LineError::Lost => (format!("the server `{upstream}` went away"), "lost"),
+        LineError::GivenUp => {
+            ("the call was given up while it waited for an answer".to_owned(), "ambiguous")
+        }
         LineError::TimedOut => (format!("the server `{upstream}` took too long"), "timed_out"),
         LineError::TooLarge => {
             (format!("the answer of the server `{upstream}` is too large"), "too_large")
@@ -108,6 +149,14 @@ pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'st
             format!("the server `{upstream}` refused to be asked, with status {status}"),
             "refused",
         ),
+        LineError::Mismatch(_) => {
+            let why = "finds that the headers do not fit the message";
+            (format!("the server `{upstream}` {why}"), "headers")
+        }
+        LineError::Headers => {
+            let why = "wants in headers are too long for that";
+            (format!("arguments that the server `{upstream}` {why}"), "headers_too_long")
+        }
         LineError::Busy => (format!("the server `{upstream}` is busy"), "busy"),
         LineError::Era => {
             (format!("the server `{upstream}` speaks another revision of the protocol"), "era")
@@ -121,4 +170,60 @@ pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'st
 pub(crate) fn is_for_all(method: &str) -> bool {
     matches!(method, "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
         || method.starts_with("tasks/")
+}
+
+#[cfg(test)]
+mod tests {
+    use handback_token::Handle;
+
+    use super::*;
+    use crate::reference::{Call, Fetch, HandleRefusal, Rules, Source, resolve};
+
+    /// Holds nothing, for one reason.
+    struct Without(Fault);
+
+    impl Fetch for Without {
+        fn fetch(&mut self, _: Handle) -> Result<Source, Fault> {
+            Err(self.0.clone())
+        }
+    }
+
+    /// What a client is told whose argument names something that is not there for this reason.
+    fn told(fault: Fault, era: Era) -> (bool, Value) {
+        let call = Call { upstream: "up", tool: "t", rules: &Rules::default(), schema: None };
+        let arguments = json!({"a": {"$held": Handle::from_bytes([1; 16]).to_string()}});
+        let refused = resolve(&arguments.to_string(), &call, &mut Without(fault)).unwrap_err();
+        let (is_error, json) = match Refused::from(refused).told(era) {
+            Answer::Error(json) => (true, json),
+            Answer::Result(raw) => (false, raw.in_memory().unwrap().clone()),
+        };
+        (is_error, serde_json::from_slice(&json).unwrap())
+    }
+
+    #[test]
+    fn a_handle_has_one_sentence_and_one_word() {
+        for (why, word) in [
+            (HandleRefusal::Expired, "expired"),
+            (HandleRefusal::Unknown, "invalid"),
+            (HandleRefusal::Revoked, "invalid"),
+            (HandleRefusal::Mistyped, "mistyped"),
+        ] {
+            for era in [Era::Legacy, Era::Modern] {
+                let (is_error, told) = told(Fault::Handle(why), era);
+                assert!(!is_error && told["isError"] == true, "{told}");
+                assert_eq!(told["content"][0]["text"], why.sentence());
+                assert_eq!(told["_meta"], json!({REASON_META: word}));
+            }
+        }
+    }
+
+    #[test]
+    fn a_store_that_does_not_answer_is_no_mistake_of_the_caller() {
+        let (is_error, told) = told(Fault::Unavailable, Era::Modern);
+        assert!(is_error, "{told}");
+        assert_eq!(
+            (&told["code"], &told["data"]["reason"]),
+            (&json!(INTERNAL_ERROR), &json!("unavailable"))
+        );
+    }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use handback_gateway::front::http::HttpFront;
 use handback_gateway::gateway::UPSTREAMS_MAX;
 use handback_gateway::retry::Retries;
-use handback_gateway::upstream::Spec;
+use handback_gateway::upstream::{Spec, check_name};
 use handback_gateway::{Gateway, Options};
 use handback_identity::Permissions;
 use handback_mcp::seal::EventIds;
@@ -294,6 +294,10 @@ fn check_names(upstreams: &[Spec]) -> Result<(), ToolsError> {
     if upstreams.len() > UPSTREAMS_MAX {
         let message = format!("there are {} upstreams, at most {UPSTREAMS_MAX}", upstreams.len());
         return Err(ToolsError::Upstreams(message));
+    }
+    for spec in upstreams {
+        let bad = |bad| ToolsError::Upstreams(format!("`{}`: {bad}", spec.name));
+        check_name(&spec.name).map_err(bad)?;
     }
     let mut names = HashSet::new();
     match upstreams.iter().find(|spec| !names.insert(spec.name.as_str())) {

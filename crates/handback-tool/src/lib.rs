@@ -45,8 +45,10 @@ pub use metrics::Metrics;
 pub use outcome::{Content, Outcome, Position, ToolError, ToolResult};
 pub use pipeline::{CallHeld, CallJournal, MAX_RESULT_BYTES, Pipeline, PipelineParts};
 pub use question::{LetIn, QuestionKind};
-pub use registry::{MAX_ARGUMENTS_DEPTH, Registered, Registry, RegistryError, relayed_name};
-pub use relay::{Claim, Entered, Failure, Made, Relay, Relayed, RoundOpened};
+pub use registry::{
+    MAX_ARGUMENTS_DEPTH, Registered, Registry, RegistryError, is_relayed_name, relayed_name,
+};
+pub use relay::{Claim, Entered, Failure, Made, OwnRecord, Relay, Relayed, RoundOpened};
 pub use request::{
     Answer, Arguments, Continuation, MAX_KEY_CHARS, Refusal, Reply, Request, Surface,
 };

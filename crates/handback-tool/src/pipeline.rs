@@ -12,6 +12,7 @@ use handback_identity::{Caller, VerifiedPrincipal};
 use handback_store::held::{HeldError, HeldStore};
 use handback_store::journal::{
     self, CallRequest, Journal, JournalError, JournalScope, Redemption, Reservation, Reserved,
+    Status,
 };
 use handback_store::revocations::Revocations;
 use handback_store::{Kv, Millis};
@@ -438,11 +439,21 @@ impl Shared {
         let mut has_joined = false;
         loop {
             let own = Arc::clone(journal);
+            let (held, principal) = (self.parts.held.clone(), waits.principal.clone());
             let reserve = move |_: &CallJournal, now_ms| {
+                // What comes of it will be kept, however much is kept for its caller by then.
+                if !held.may_owe(&principal, now_ms)?
+                    && own.status(&wanted, now_ms)? == Status::Absent
+                {
+                    return Ok(None);
+                }
                 let reserved = own.reserve(&wanted, &mut rand::rng(), now_ms)?;
-                Ok(Delivered { journal: own, reserved, now_ms })
+                Ok(Some(Delivered { journal: own, reserved, now_ms }))
             };
-            let (call_id, is_here) = match self.step(journal, reserve).await?.take() {
+            let Some(delivered) = self.step(journal, reserve).await? else {
+                return Err(Refusal::TooFast);
+            };
+            let (call_id, is_here) = match delivered.take() {
                 Reserved::New(reservation) => {
                     let flight = Some(self.flights.start(reservation.call_id()));
                     let record = OpenRecord { reservation, journal: Arc::clone(journal) };

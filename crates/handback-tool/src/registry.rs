@@ -193,8 +193,17 @@ impl Registry {
 /// What something of an upstream is called where its own name does not tell it from others.
 #[must_use]
 pub fn relayed_name(upstream: &str, own_name: &str) -> String {
-    format!("{upstream}__{own_name}")
+    format!("{upstream}{BETWEEN}{own_name}")
 }
+
+/// Whether a name is one that something of this upstream may be called.
+#[must_use]
+pub fn is_relayed_name(upstream: &str, name: &str) -> bool {
+    name.strip_prefix(upstream).is_some_and(|rest| rest.starts_with(BETWEEN))
+}
+
+/// What stands between the name of an upstream and that of what it has.
+const BETWEEN: &str = "__";
 
 impl Registered {
     /// What the server says of it.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use handback_identity::Caller;
+use handback_identity::{Caller, VerifiedPrincipal};
 use handback_store::Millis;
 use handback_store::journal::{CallRequest, JournalScope, Redemption, ToolClass};
 use handback_store::revocations::Revocations;
@@ -34,8 +34,8 @@ use crate::limits::Place;
 use crate::metrics::{OTHER, REASONS};
 use crate::outcome::raw;
 use crate::pipeline::{
-    CallHeld, CallJournal, Permit, Pipeline, Ran, Shared, TIME_LIMIT_GRACE, Task, Turn, Waits,
-    is_key,
+    CallHeld, CallJournal, Permit, Pipeline, PipelineParts, Ran, Shared, TIME_LIMIT_GRACE, Task,
+    Turn, Waits, is_key,
 };
 use crate::record::Recorded;
 use crate::request::{Arguments, Continuation, Refusal, Request, Surface};
@@ -127,6 +127,37 @@ pub struct Entered {
     place: Option<Place>,
     revocations: Revocations,
     now_ms: Millis,
+    record: Option<OwnRecord>,
+}
+
+/// Where a call is recorded under a key that its gateway chose.
+pub struct OwnRecord {
+    shared: Arc<Shared>,
+    journal: Arc<CallJournal>,
+    wanted: CallRequest,
+    principal: VerifiedPrincipal,
+}
+
+impl OwnRecord {
+    /// Takes the record away, with what is kept beside it: nobody uses the key again. Nobody waits for
+    /// that, and what cannot be taken away ends with its time.
+    pub fn forget(self) {
+        // Without a runtime the process is ending.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn_blocking(move || {
+            let Self { shared, journal, wanted, principal } = self;
+            let PipelineParts { held, clock, .. } = &shared.parts;
+            if let Err(error) = journal.forget(&wanted, &principal, held, clock.now_ms()) {
+                tracing::warn!(%error, "the record of a call that was delivered stays");
+            }
+        });
+    }
+}
+
+impl fmt::Debug for OwnRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnRecord").finish_non_exhaustive()
+    }
 }
 
 /// A round of an exchange that came back, opened.
@@ -186,7 +217,16 @@ impl Pipeline {
                 let revocations = parts.revocations.current(now_ms).await;
                 let shared = Arc::clone(&self.shared);
                 let (entry, place) = (Some(entry), Some(place));
-                Ok(Entered { shared, request, own_name, entry, place, revocations, now_ms })
+                Ok(Entered {
+                    shared,
+                    request,
+                    own_name,
+                    entry,
+                    place,
+                    revocations,
+                    now_ms,
+                    record: None,
+                })
             }
             Err(refusal) => {
                 entry.end_relayed(&Err(&refusal));
@@ -298,6 +338,12 @@ impl Entered {
         let place = self.place.take().ok_or(Refusal::Broken)?;
         let wanted = claim.as_ref().and_then(|claim| self.wanted(claim));
         let journal = claim.and_then(|claim| claim.journal);
+        self.record = wanted.zip(journal.clone()).map(|(wanted, journal)| OwnRecord {
+            shared: Arc::clone(&self.shared),
+            journal,
+            wanted,
+            principal: self.request.caller.principal().clone(),
+        });
         let journal = journal.unwrap_or_else(|| Arc::clone(&self.shared.parts.journal));
         let principal = self.request.caller.principal();
         let waits = Waits { principal, cancel: &self.request.cancel, time_limit };
@@ -310,6 +356,11 @@ impl Entered {
             Recorded::TooLarge => Err(Refusal::TooLarge),
             _ => Err(Refusal::Broken),
         }
+    }
+
+    /// Where it is recorded, if it was made and that is not the journal of the pipeline.
+    pub const fn take_record(&mut self) -> Option<OwnRecord> {
+        self.record.take()
     }
 
     /// What the journal is to know of it.

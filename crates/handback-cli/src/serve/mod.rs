@@ -27,7 +27,7 @@ use crate::{collections, config, config_file, rings, text};
 
 /// Run the server: tools, collections and durable streams on this machine
 ///
-/// Without collections in its configuration it shows a demo: a shop of 100,000 orders, made once in the
+/// With neither collections nor upstreams it shows a demo: a shop of 100,000 orders, made once in the
 /// data directory. The demo is left out with --no-demo, with --memory, and with `demo = false` in the
 /// configuration.
 ///
@@ -75,8 +75,8 @@ pub(crate) struct ServeArgs {
     upstream: Vec<Upstream>,
 
     /// How much of a result of such a server a client gets at once, in bytes (`64KiB`) or tokens
-    /// (`10000t`); the rest is held
-    #[arg(long, value_name = "SIZE", requires = "upstream")]
+    /// (`10000t`), unless the configuration has a budget for the tool or the client; the rest is held
+    #[arg(long, value_name = "SIZE")]
     budget: Option<Budget>,
 
     /// Do not sign events
@@ -159,6 +159,12 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
     let (settings, _) = config_file::find(args.config.as_deref(), args.data.as_deref())?;
     let settings = args.over(settings);
     config_file::check(&settings).map_err(hinted)?;
+    if args.budget.is_some() && args.upstream.is_empty() && settings.upstreams.is_empty() {
+        let hint = "--upstream names one, and so does [upstreams] in the configuration";
+        return Err(
+            Failure::usage("--budget is for the results of upstreams: there is none").hint(hint)
+        );
+    }
     let ring =
         rings::find_or_make_in(&args.ring(&settings), settings.data.as_deref(), output)?.ring;
     let data = match (&settings.data, settings.memory) {

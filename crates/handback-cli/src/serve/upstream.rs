@@ -1,22 +1,12 @@
 //! Servers to stand before, on the command line.
 
 use handback_server::Upstream;
-use handback_server::gateway::upstream::Place;
-
-/// Characters of the name of an upstream at most.
-const NAME_CHARS_MAX: usize = 32;
+use handback_server::gateway::upstream::{Place, check_name};
 
 /// Reads `NAME=URL` or `NAME=COMMAND`.
 pub(crate) fn parse(text: &str) -> Result<Upstream, String> {
     let (name, place) = text.split_once('=').ok_or("it is written NAME=URL or NAME=COMMAND")?;
-    let is_name = (1..=NAME_CHARS_MAX).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-        && name != "handback";
-    if !is_name {
-        return Err(format!(
-            "a name has 1 to {NAME_CHARS_MAX} letters, digits, `-` and `_`, and is not `handback`"
-        ));
-    }
+    check_name(name).map_err(|bad| bad.to_string())?;
     if place.starts_with("http://") || place.starts_with("https://") {
         let place = Place::Http { url: place.to_owned(), headers: Vec::new() };
         return Ok(Upstream { name: name.to_owned(), place, is_shared: false });
@@ -49,7 +39,9 @@ mod tests {
 
     #[test]
     fn what_is_neither() {
-        for wrong in ["", "x", "=x", "x=", "x=  ", "a b=c", "handback=c", "x='c", "é=c"] {
+        for wrong in
+            ["", "x", "=x", "x=", "x=  ", "a b=c", "a__b=c", "a_=c", "handback=c", "x='c", "é=c"]
+        {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert!(parse(&format!("{}=c", "x".repeat(33))).is_err());

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use handback_server::file::Settings;
 use handback_server::gateway::bound::Budget;
-use handback_server::gateway::upstream::Place;
+use handback_server::gateway::upstream::{BadName, NAME_CHARS_MAX, Place, check_name};
 use handback_server::{ServerConfig, StartError, Upstream, connect_stdio, serve_stdio};
 use handback_store::OpenError;
 use handback_token::KeyRing;
@@ -42,12 +42,13 @@ const AT_ONCE_MAX: usize = 64;
 /// At its end, a wrapped server has its sums written to stderr, in one line.
 #[derive(Debug, Args)]
 pub(crate) struct WrapArgs {
-    /// How much of a result a client gets at once, in bytes (`64KiB`) or tokens (`10000t`)
+    /// How much of a result a client gets at once, in bytes (`64KiB`) or tokens (`10000t`), unless the
+    /// configuration has a budget for the tool or the client
     #[arg(long, value_name = "SIZE")]
     budget: Option<Budget>,
 
     /// The name of the server, for what is held and for the audit [default: that of its program]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
 
     /// The data directory [default: as for all commands]
@@ -175,10 +176,7 @@ fn wrapped(
 ) -> Result<ServerConfig, Failure> {
     let mut words = args.command.iter().cloned();
     let program = words.next().unwrap_or_default();
-    let name = args.name.clone().unwrap_or_else(|| {
-        let stem = Path::new(&program).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        stem.filter(|stem| stem != "handback").unwrap_or_else(|| "server".to_owned())
-    });
+    let name = args.name.clone().unwrap_or_else(|| name_of(&program));
     let place = Place::Command { program, args: words.collect(), env: Vec::new() };
     let mut options = settings.gateway_options()?;
     options.budget = args.budget.unwrap_or(options.budget);
@@ -196,6 +194,25 @@ fn wrapped(
         config = config::faults(config);
     }
     Ok(config)
+}
+
+/// Reads the name of a server.
+fn name(text: &str) -> Result<String, BadName> {
+    check_name(text).map(|()| text.to_owned())
+}
+
+/// The name of a server that has none: that of its program, with what no name has left out.
+fn name_of(program: &str) -> String {
+    let stem = Path::new(program).file_stem().unwrap_or_default().to_string_lossy();
+    let allowed = |sign: &char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_');
+    let mut name = String::new();
+    for sign in stem.chars().filter(allowed).take(NAME_CHARS_MAX) {
+        if !(sign == '_' && name.ends_with('_')) {
+            name.push(sign);
+        }
+    }
+    name.truncate(name.trim_end_matches('_').len());
+    if check_name(&name).is_ok() { name } else { "server".to_owned() }
 }
 
 /// The same for the same command under the same name, wherever it is started.
@@ -227,6 +244,22 @@ mod tests {
         let secret = "http://me:secret@a.example/";
         for wrong in ["", "a.example", "ftp://a.example", "http://", "http:///mcp", secret] {
             assert!(url(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_server_goes_by_its_program() {
+        for (program, expected) in [
+            ("/usr/bin/python3", "python3"),
+            ("./my server.v2.py", "myserverv2"),
+            ("a__b_", "a_b"),
+            ("handback", "server"),
+            ("handback.exe", "server"),
+            ("é", "server"),
+            ("", "server"),
+            (&"x".repeat(40), &"x".repeat(NAME_CHARS_MAX)),
+        ] {
+            assert_eq!(name_of(program), expected, "{program}");
         }
     }
 

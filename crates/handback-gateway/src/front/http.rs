@@ -39,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 use super::sessions::{Known, Reader, Sessions, Stream};
 use super::stdio::{PARSE_ERROR, answer_line, told_line};
 use crate::gateway::Gateway;
+use crate::mirror::PARAM_PREFIX;
 use crate::retry::Delivery;
 use crate::session::Session;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
@@ -56,7 +57,6 @@ const LISTEN: &str = "subscriptions/listen";
 
 const METHOD_HEADER: &str = "mcp-method";
 const NAME_HEADER: &str = "mcp-name";
-const PARAM_PREFIX: &str = "mcp-param-";
 
 /// Headers with an idempotency key.
 const KEY_HEADERS: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
@@ -192,7 +192,8 @@ impl HttpFront {
             };
             let watch = (method == LISTEN).then(|| sessions.watch_alone(&caller, again));
             let delivery = Delivery::default();
-            let talk = Talk { caller, era: Era::Modern, out, session: None, delivery };
+            let (era, has_headers) = (Era::Modern, true);
+            let talk = Talk { caller, era, out, session: None, delivery, has_headers };
             let asked = gateway.ask(&talk, question, CancellationToken::new());
             let answer = match watch {
                 None => asked.await,
@@ -679,4 +680,42 @@ fn not_negotiated(status: StatusCode) -> Answering {
 fn rpc_error(code: i32, message: &str) -> Answering {
     let error = words::error(code, message, None);
     whole_bytes(StatusCode::BAD_REQUEST, answer_line(None, &Answer::Error(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_says_something_whenever_nothing_happens_for_a_while() {
+        let (out, told) = mpsc::channel(WAITING_MAX);
+        let second = Duration::from_secs(1);
+        let work: BoxFuture<'static, Ended> = Box::pin(async move {
+            let progress = || ToClient::Notification { method: "p".to_owned(), params: None };
+            tokio::time::sleep(2 * KEEP_ALIVE + 5 * second).await;
+            out.send(progress()).await.unwrap();
+            tokio::time::sleep(KEEP_ALIVE + second).await;
+            Ended::Answered("1".to_owned(), words::result(&json!({})))
+        });
+        let silence = Box::pin(tokio::time::sleep(KEEP_ALIVE));
+        let mut begun = Begun { first: None, work: Some(work), told, silence };
+        let since = Instant::now();
+        let mut heard = Vec::new();
+        while let Some(frame) = begun.frame().await {
+            let frame = frame.unwrap().into_data().unwrap();
+            heard.push((since.elapsed().as_secs(), String::from_utf8(frame.to_vec()).unwrap()));
+        }
+        let event = |json: &str| format!("data: {json}\n\n");
+        let comment = || ":\n\n".to_owned();
+        let expected = [
+            (15, comment()),
+            (30, comment()),
+            (35, event(r#"{"jsonrpc":"2.0","method":"p"}"#)),
+            (50, comment()),
+            (51, event(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)),
+        ];
+        assert_eq!(heard, expected);
+    }
 }

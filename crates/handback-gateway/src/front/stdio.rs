@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
-use crate::retry::Delivery;
+use crate::retry::{Delivery, Leaving};
 use crate::session::{CANCELLED, Session, request_id};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Raw};
@@ -66,6 +66,18 @@ struct Client {
     under_way: Arc<std::sync::Mutex<std::collections::HashMap<String, CancellationToken>>>,
 }
 
+/// A line for the client, and who hears that it was taken.
+struct Outgoing {
+    line: Bytes,
+    delivery: Option<Delivery>,
+}
+
+impl From<Bytes> for Outgoing {
+    fn from(line: Bytes) -> Self {
+        Self { line, delivery: None }
+    }
+}
+
 /// Serves the client at the other end until it closes its end, or until `stop` says so. With its only
 /// client, the gateway is closed.
 ///
@@ -76,20 +88,11 @@ pub async fn serve(
     gateway: Gateway,
     caller: Caller,
     input: impl AsyncRead + Unpin,
-    mut output: impl AsyncWrite + Unpin + Send + 'static,
+    output: impl AsyncWrite + Unpin + Send + 'static,
     stop: watch::Receiver<bool>,
 ) -> Result<(), StdioError> {
-    let (lines, mut waiting) = Lines::new();
-    let writer = tokio::spawn(async move {
-        while let Some((line, _place)) = waiting.recv().await {
-            output.write_all(&line).await?;
-            output.write_all(b"\n").await?;
-            if waiting.is_empty() {
-                output.flush().await?;
-            }
-        }
-        output.flush().await
-    });
+    let (lines, waiting) = Lines::new();
+    let writer = tokio::spawn(write(output, waiting));
     let (told, mut telling) = mpsc::channel::<(String, Option<Bytes>)>(WAITING_MAX);
     let session = watch::Sender::new(None);
     let begun = session.subscribe();
@@ -141,6 +144,26 @@ pub async fn serve(
     }
     gateway.close(stopped(stop)).await;
     ended
+}
+
+/// Writes lines until there are no more. An answer is delivered once the pipe has taken it: a client that
+/// is gone has closed its end, and takes nothing.
+async fn write(
+    mut output: impl AsyncWrite + Unpin,
+    mut waiting: mpsc::Receiver<Line>,
+) -> std::io::Result<()> {
+    let mut written = Vec::new();
+    while let Some((Outgoing { line, delivery }, _place)) = waiting.recv().await {
+        // Who reads it may call again before the end of the write is known here.
+        written.extend(delivery.and_then(|delivery| delivery.leaves()));
+        output.write_all(&line).await?;
+        output.write_all(b"\n").await?;
+        if waiting.is_empty() || written.len() >= WAITING_MAX {
+            output.flush().await?;
+            written.drain(..).for_each(Leaving::arrived);
+        }
+    }
+    Ok(())
 }
 
 /// Resolves when somebody says so.
@@ -283,7 +306,8 @@ impl Client {
                         let cancel = CancellationToken::new();
                         let key = id.as_json().to_owned();
                         lock(&under_way).insert(key.clone(), cancel.clone());
-                        let talk = Talk { caller, era, out, session: None, delivery };
+                        let has_headers = false;
+                        let talk = Talk { caller, era, out, session: None, delivery, has_headers };
                         let answer = gateway.ask(&talk, question, cancel).await;
                         lock(&under_way).remove(&key);
                         answer
@@ -303,10 +327,9 @@ impl Client {
             while let Ok(told) = told.try_recv() {
                 lines.say(told_line(&told)).await;
             }
-            if let Some(answer) = answer
-                && lines.say(answer_line(Some(id.clone()), &answer)).await
-            {
-                delivered.done();
+            if let Some(answer) = answer {
+                let line = answer_line(Some(id.clone()), &answer);
+                lines.say(Outgoing { line, delivery: Some(delivered) }).await;
             }
         });
     }
@@ -348,7 +371,7 @@ struct Lines {
 }
 
 /// A line, and its room among those that wait.
-type Line = (Bytes, OwnedSemaphorePermit);
+type Line = (Outgoing, OwnedSemaphorePermit);
 
 impl Lines {
     fn new() -> (Self, mpsc::Receiver<Line>) {
@@ -357,8 +380,9 @@ impl Lines {
     }
 
     /// Has a line written after those that wait, once there is room for it. Says whether somebody writes.
-    async fn say(&self, line: Bytes) -> bool {
-        let bytes = u32::try_from(line.len()).unwrap_or(u32::MAX).min(LINES_BYTES_MAX);
+    async fn say(&self, line: impl Into<Outgoing>) -> bool {
+        let line = line.into();
+        let bytes = u32::try_from(line.line.len()).unwrap_or(u32::MAX).min(LINES_BYTES_MAX);
         let Ok(place) = Arc::clone(&self.room).acquire_many_owned(bytes).await else {
             return false;
         };

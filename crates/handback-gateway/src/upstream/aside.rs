@@ -40,6 +40,12 @@ impl Spooled {
         Self { file, size_bytes: 0, aside: aside.clone(), aside_bytes_max }
     }
 
+    /// A file that has something in it, which counts nowhere.
+    #[cfg(test)]
+    pub(crate) fn of_file(file: File) -> Self {
+        Self::new(file, &Aside::default(), 0)
+    }
+
     /// Puts bytes behind the others.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if !self.aside.take(bytes.len() as u64, self.aside_bytes_max) {

@@ -1,5 +1,6 @@
 //! A line over Streamable HTTP.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,7 +27,7 @@ use super::pending::Route;
 use super::room::Room;
 use super::said::{Said, To, Unsaid};
 use super::spool::Limits;
-use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, frame, standing};
+use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, frame, shown_url, standing};
 
 /// Questions under way on one line at most: each may have a connection.
 const ASKED_MAX: usize = 4096;
@@ -44,6 +45,9 @@ const PING_TIME: Duration = Duration::from_secs(10);
 /// Bytes of the body of a refusal that are read: an error of JSON-RPC.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
+/// The code of the error that says that headers and message do not fit.
+const HEADER_MISMATCH: i64 = -32020;
+
 /// How often resuming a broken stream may fail in a row.
 const RESUMES_MAX: u32 = 5;
 
@@ -59,7 +63,6 @@ pub(super) struct Http {
 }
 
 /// What the line and what it does in the background share.
-#[derive(Debug)]
 pub(super) struct Shared {
     client: Client,
     uri: Uri,
@@ -79,6 +82,19 @@ pub(super) struct Shared {
     pub(super) closed: CancellationToken,
     /// The upstream does not know the session any more.
     is_gone: AtomicBool,
+}
+
+/// The address may have a key in it.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let uri = shown_url(&self.uri.to_string());
+        let Self { session, ears, .. } = self;
+        f.debug_struct("Shared")
+            .field("uri", &uri)
+            .field("session", session)
+            .field("ears", ears)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -361,12 +377,18 @@ impl Shared {
         if self.ears.era() == Era::Modern {
             map.insert(headers::METHOD, headers::value(&ask.method));
         }
+        let mut own = HeaderMap::new();
         for (name, value) in &ask.headers {
             match HeaderName::from_bytes(name.as_bytes()) {
-                Ok(name) => drop(map.insert(name, headers::value(value))),
+                // Said twice, it is the server's to refuse.
+                Ok(name) => {
+                    own.append(name, headers::value(value));
+                }
                 Err(_) => tracing::debug!(upstream = %self.ears.name(), "a header is no header"),
             }
         }
+        // They take the place of configured ones.
+        map.extend(own);
         if self.ears.era() == Era::Modern
             && !map.contains_key(headers::NAME)
             && let Some(name) = headers::name(&ask.method, ask.params.as_ref())
@@ -513,12 +535,29 @@ impl Shared {
             && let Ok(Said::Answer { to, answer }) = Said::read(&body.to_bytes())
             && is_to(to, &answer, asked.number)
         {
-            return Ok(answer);
+            return match answer {
+                Answer::Error(error) if self.is_mismatch(status, &error) => {
+                    Err(LineError::Mismatch(error))
+                }
+                answer => Ok(answer),
+            };
         }
         match status.as_u16() {
             400 | 404 | 405 if asked.is_discovery => Err(LineError::Era),
             _ => Err(self.refusal(status)),
         }
+    }
+
+    /// Whether a question was refused because headers and message do not fit, which only the newer era
+    /// looks at, before anything else.
+    fn is_mismatch(&self, status: StatusCode, error: &[u8]) -> bool {
+        #[derive(serde::Deserialize)]
+        struct Told {
+            code: i64,
+        }
+        let says_so =
+            || serde_json::from_slice(error).is_ok_and(|Told { code }| code == HEADER_MISMATCH);
+        status == StatusCode::BAD_REQUEST && self.ears.era() == Era::Modern && says_so()
     }
 
     /// Whether the upstream does not know the session any more, after it refused a question. Many say

@@ -43,7 +43,7 @@ pub struct Ask {
     /// The JSON of its parameters.
     pub params: Option<Bytes>,
     /// Headers that the protocol demands over HTTP, such as `Mcp-Param-*`, with their plain values:
-    /// what a header cannot carry is encoded here. `Mcp-Method` is always added, and `Mcp-Name` if it
+    /// what a header cannot carry is encoded here. One that is here twice is sent twice. `Mcp-Method` is always added, and `Mcp-Name` if it
     /// is not here and demanded.
     pub headers: Vec<(String, String)>,
     /// Where what comes before the answer goes. Without it, that is dropped, and requests of the
@@ -102,6 +102,9 @@ pub enum LineError {
     /// It may have been asked, and did not answer.
     #[error("the upstream went away before it answered")]
     Lost,
+    /// It was asked, and the call given up while it waited for an answer of its client.
+    #[error("the call was given up while it waited for an answer")]
+    GivenUp,
     /// It took longer than it may.
     #[error("the upstream took longer than it may")]
     TimedOut,
@@ -117,6 +120,12 @@ pub enum LineError {
     /// What it says is no answer.
     #[error("the upstream does not speak the protocol: {0}")]
     Protocol(&'static str),
+    /// What it is asked about goes in headers, and is too long for that.
+    #[error("arguments that the upstream wants in headers are too long for that")]
+    Headers,
+    /// It refused to be asked, because headers and message do not fit: with this error object.
+    #[error("the upstream finds that the headers do not fit the message")]
+    Mismatch(Bytes),
     /// It does not speak this era.
     #[error("the upstream does not speak this revision of the protocol")]
     Era,
@@ -146,7 +155,9 @@ impl LineError {
     #[must_use]
     pub const fn nothing_happened(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Busy | Self::Era => true,
+            Self::Unreachable(_) | Self::Busy | Self::Era | Self::Headers | Self::Mismatch(_) => {
+                true
+            }
             // Who asked is at fault: it was not made. One that took too long, or that met another one,
             // may have been, and so may one that a server or a proxy before it broke down over.
             Self::Refused(status) => matches!(*status, 300..=499) && !matches!(*status, 408 | 409),
@@ -268,6 +279,17 @@ impl Line {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// A line of the older era to whoever is at the other end of a pipe, for a client of the newer one.
+    #[cfg(test)]
+    pub(crate) fn bridged(pipe: tokio::io::DuplexStream) -> Self {
+        let (spontaneous, _) = mpsc::channel(1);
+        let era = Era::Legacy;
+        let stdio = Stdio::over("test", tokio::io::split(pipe), era, spontaneous);
+        stdio.ears().only_in_calls();
+        let (way, time_limit) = (Way::Stdio(stdio), OWN_TIME_LIMIT);
+        Self { inner: Arc::new(Inner { way, era, hello: None, time_limit, is_shared: false }) }
+    }
+
     /// Whether another one is the same.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
@@ -277,6 +299,11 @@ impl Line {
     #[must_use]
     pub fn era(&self) -> Era {
         self.inner.era
+    }
+
+    /// Whether what is asked on it has headers that say some of it once more.
+    pub(crate) fn has_headers(&self) -> bool {
+        matches!(self.inner.way, Way::Http(_)) && self.inner.era == Era::Modern
     }
 
     /// Whether it is of the older era, and several callers are on it.

@@ -22,6 +22,8 @@ pub enum Raw {
         file: Arc<Spooled>,
         /// Where in it the value is.
         range: Range<u64>,
+        /// The end of the value, if that is not in the file: what was added to it.
+        more: Bytes,
     },
 }
 
@@ -46,10 +48,16 @@ impl Raw {
                 let place = |at: u64| usize::try_from(at).ok();
                 Self::Memory(bytes.slice(place(part.start)?..place(part.end)?))
             }
-            Self::File { file, range } => Self::File {
-                file: Arc::clone(file),
-                range: range.start + part.start..range.start + part.end,
-            },
+            Self::File { file, range, more } => {
+                let in_file = range.end.saturating_sub(range.start);
+                let place = |at: u64| range.start + at.min(in_file);
+                let behind = |at: u64| usize::try_from(at.saturating_sub(in_file)).ok();
+                Self::File {
+                    file: Arc::clone(file),
+                    range: place(part.start)..place(part.end),
+                    more: more.slice(behind(part.start)?..behind(part.end)?),
+                }
+            }
         })
     }
 
@@ -70,7 +78,9 @@ impl ByteSource for Raw {
     fn size_bytes(&self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
-            Self::File { range, .. } => range.end.saturating_sub(range.start),
+            Self::File { range, more, .. } => {
+                range.end.saturating_sub(range.start).saturating_add(more.len() as u64)
+            }
         }
     }
 
@@ -90,9 +100,15 @@ impl ByteSource for Raw {
                 let start = usize::try_from(wanted.start).map_err(|_| gone())?;
                 bytes.get(start..start + length).map(Cow::Borrowed).ok_or_else(gone)
             }
-            Self::File { file, range } => {
-                let mut buffer = vec![0; length];
+            Self::File { file, range, more } => {
+                let in_file = range.end.saturating_sub(range.start);
+                let of_file = in_file.saturating_sub(wanted.start).min(length as u64);
+                let mut buffer = vec![0; usize::try_from(of_file).map_err(|_| gone())?];
                 file.read_exact_at(&mut buffer, range.start + wanted.start).map_err(|_| gone())?;
+                let behind = |at: u64| usize::try_from(at.saturating_sub(in_file));
+                let start = behind(wanted.start).map_err(|_| gone())?;
+                let end = behind(wanted.end).map_err(|_| gone())?;
+                buffer.extend_from_slice(more.get(start..end).ok_or_else(gone)?);
                 Ok(Cow::Owned(buffer))
             }
         }

@@ -112,7 +112,7 @@ impl Said {
         let to = To::of(envelope);
         let answer = match (envelope.message(), envelope.result(), envelope.error()) {
             (Ok(Message::Result { .. }), Some(range), _) => {
-                Answer::Result(Raw::File { file, range })
+                Answer::Result(Raw::File { file, range, more: Bytes::new() })
             }
             (Ok(Message::Error { .. }), _, Some(range)) => {
                 Answer::Error(read(&file, range).ok_or(Unsaid::TooLarge(to))?)

@@ -4,6 +4,38 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Characters of the name of an upstream at most: it is put before names of tools.
+pub const NAME_CHARS_MAX: usize = 32;
+
+/// The name that our own tools collide under: no upstream has it.
+pub(crate) const OWN: &str = "handback";
+
+/// A name that no upstream can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the name of a server has 1 to {} letters, digits, `-` and `_`, has no `__` and ends with no `_`, \
+     and is not `{}`",
+    NAME_CHARS_MAX,
+    OWN
+)]
+#[non_exhaustive]
+pub struct BadName;
+
+/// Whether an upstream can be called so. Names of tools are put behind it and two underscores: with more
+/// of them, it would not be clear where it ends.
+///
+/// # Errors
+///
+/// [`BadName`], if it cannot.
+pub fn check_name(name: &str) -> Result<(), BadName> {
+    let is_name = (1..=NAME_CHARS_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        && !name.contains("__")
+        && !name.ends_with('_')
+        && name != OWN;
+    if is_name { Ok(()) } else { Err(BadName) }
+}
+
 /// An upstream, as configured.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "written as a literal")]
@@ -59,7 +91,7 @@ pub enum Place {
     },
 }
 
-/// Headers and environments may be secret: only their names are shown.
+/// Headers and environments may be secret: only their names are shown, and of a URL what has no key in it.
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |pairs: &[(String, String)]| -> Vec<String> {
@@ -67,7 +99,8 @@ impl fmt::Debug for Place {
         };
         match self {
             Self::Http { url, headers } => {
-                f.debug_struct("Http").field("url", url).field("headers", &names(headers)).finish()
+                let url = shown_url(url);
+                f.debug_struct("Http").field("url", &url).field("headers", &names(headers)).finish()
             }
             Self::Command { program, args, env } => f
                 .debug_struct("Command")
@@ -76,5 +109,59 @@ impl fmt::Debug for Place {
                 .field("env", &names(env))
                 .finish(),
         }
+    }
+}
+
+/// A URL as it is shown: user information and query, which keys may be in, are left out.
+#[must_use]
+pub fn shown_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return HIDDEN.to_owned() };
+    let (rest, query) = match rest.find(['?', '#']) {
+        Some(at) => (rest.get(..at).unwrap_or_default(), format!("?{HIDDEN}")),
+        None => (rest, String::new()),
+    };
+    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let authority = match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{HIDDEN}@{host}"),
+        None => authority.to_owned(),
+    };
+    format!("{scheme}://{authority}{path}{query}")
+}
+
+/// What is shown in the place of what is not.
+const HIDDEN: &str = "…";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_in_a_url_are_not_shown() {
+        for (url, shown) in [
+            ("https://shop.example/mcp", "https://shop.example/mcp"),
+            ("https://h:8443/@scope/mcp", "https://h:8443/@scope/mcp"),
+            ("https://user:key@h/mcp?key=key", "https://…@h/mcp?…"),
+            ("http://k@ey@h?key", "http://…@h?…"),
+            ("http://h#key", "http://h?…"),
+            ("key", "…"),
+        ] {
+            assert_eq!(shown_url(url), shown);
+            let place = Place::Http { url: url.to_owned(), headers: Vec::new() };
+            assert!(!format!("{place:?}").contains("key"), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn where_a_name_ends_is_clear() {
+        let longest = "x".repeat(NAME_CHARS_MAX);
+        for name in ["a", "my-shop_2", "_a", "handback2", longest.as_str()] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        let longer = "x".repeat(NAME_CHARS_MAX + 1);
+        for name in ["", "a__b", "a_", "__a", "handback", "a b", "a.b", "é", longer.as_str()] {
+            assert_eq!(check_name(name), Err(BadName), "{name}");
+        }
+        let told = BadName.to_string();
+        assert!(told.contains("1 to 32") && told.contains("`handback`"), "{told}");
     }
 }

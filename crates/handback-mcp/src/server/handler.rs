@@ -28,7 +28,7 @@ use super::answers::{
 use super::calls::{Incoming, is_modern, level_name};
 use super::lists::{List, entry_of};
 use super::session::RESOURCES_MAX;
-use super::tasks::{NewTask, OwnRounds, SLOW_AFTER};
+use super::tasks::{NewTask, OwnRounds, SLOW_AFTER, TaskTool};
 
 /// Values of a completion at most, as the protocol has it.
 const COMPLETIONS_MAX: usize = 100;
@@ -97,6 +97,11 @@ impl McpServer {
         let longest = self.definition(&incoming).map(|known| known.longest_call());
         let new = NewTask {
             owner: incoming.caller.principal().clone(),
+            tool: TaskTool {
+                name: incoming.name.clone(),
+                own_name: incoming.name.clone(),
+                upstream: None,
+            },
             longest: longest.unwrap_or_default(),
             patience: self.pipeline.sealer().state_life(),
             cancel: cancel.clone(),
@@ -428,7 +433,7 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let caller = self.caller(&context)?;
-        self.tasks.get(&self.pipeline.gate(), caller.principal(), &request.task_id).await
+        self.tasks.get(&self.pipeline, &caller, &request.task_id).await
     }
 
     async fn update_task(
@@ -438,9 +443,7 @@ impl ServerHandler for McpServer {
     ) -> Result<(), ErrorData> {
         let caller = self.caller(&context)?;
         let answers = request.input_responses.into_iter().collect();
-        self.tasks
-            .update(&self.pipeline.gate(), caller.principal(), &request.task_id, answers)
-            .await
+        self.tasks.update(&self.pipeline, &caller, &request.task_id, answers).await
     }
 
     async fn cancel_task(
@@ -449,6 +452,6 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let caller = self.caller(&context)?;
-        self.tasks.cancel(&self.pipeline.gate(), caller.principal(), &request.task_id).await
+        self.tasks.cancel(&self.pipeline, &caller, &request.task_id).await
     }
 }

@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use handback_identity::{VerifiedPrincipal, binding};
+use handback_identity::{Caller, VerifiedPrincipal, binding};
 use handback_store::held::{LookUp, NewValue, SpillId};
 use handback_store::journal::InstanceId;
 use handback_store::revocations::Subject;
 use handback_store::{Change, Condition, Kv, KvBatch, Millis};
 use handback_token::{Handle, HandleError, Operation, Reason};
-use handback_tool::gate::{Back, Gate};
-use handback_tool::{Answer, CallHeld, Continuation, Refusal, Reply, Surface};
+use handback_tool::gate::Back;
+use handback_tool::{Answer, CallHeld, Continuation, Pipeline, Refusal, Registry, Reply, Surface};
 use jiff::Timestamp;
 use rand::RngExt as _;
 use rmcp::ErrorData;
@@ -102,6 +102,31 @@ struct Record {
     /// How often it has asked.
     round: u64,
     state: State,
+    /// The tool that was called; nothing, of a record that was written before it was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool: Option<TaskTool>,
+}
+
+/// The tool that a task is a call of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct TaskTool {
+    /// The name that was called.
+    pub name: String,
+    /// The name that the upstream has for it.
+    pub own_name: String,
+    /// The upstream; nothing, if the tool is ours.
+    pub upstream: Option<String>,
+}
+
+impl TaskTool {
+    /// Whether this caller may use it.
+    fn is_for(&self, caller: &Caller, registry: &Registry) -> bool {
+        match &self.upstream {
+            Some(upstream) => registry.allows_relayed(caller, &self.name, &self.own_name, upstream),
+            None => registry.named(caller, Operation::Call, &self.own_name).is_some(),
+        }
+    }
 }
 
 /// What became of a task.
@@ -144,7 +169,11 @@ impl Tasks {
         new: NewTask,
         call: C,
     ) -> Result<CreateTaskResult, (C, ErrorData)> {
-        let NewTask { owner, longest, patience, cancel } = new;
+        let NewTask { owner, tool, longest, patience, cancel } = new;
+        // What comes of it will be kept, however much is kept for its caller by then.
+        if !self.0.may_owe(&owner).await {
+            return Err((call, protocol_error(&Refusal::TooFast)));
+        }
         let id = Handle::generate(&mut rand::rng());
         let binding = owner.binding();
         let (answers, updates) = mpsc::channel(UPDATES_WAITING_MAX);
@@ -166,6 +195,7 @@ impl Tasks {
             longest_ms: Millis::try_from(longest.as_millis()).unwrap_or(Millis::MAX),
             round: 0,
             state: State::Working,
+            tool: Some(tool),
         };
         if let Err(error) = self.0.write(id, &record, Condition::Absent).await {
             return Err((call, error));
@@ -183,11 +213,11 @@ impl Tasks {
     /// The JSON of the error object, if it is none of the caller's.
     pub async fn get_json(
         &self,
-        gate: &Gate,
-        caller: &VerifiedPrincipal,
+        pipeline: &Pipeline,
+        caller: &Caller,
         id: &str,
     ) -> Result<String, String> {
-        let known = self.known(gate, caller, id).await;
+        let known = self.known(pipeline, caller, id).await;
         let told = known.and_then(|(task, state)| {
             let task = serde_json::to_string(&task).map_err(|_| broken())?;
             let payload = match state {
@@ -205,15 +235,15 @@ impl Tasks {
     /// A task of this caller, with its whole result.
     async fn known(
         &self,
-        gate: &Gate,
-        caller: &VerifiedPrincipal,
+        pipeline: &Pipeline,
+        caller: &Caller,
         id: &str,
     ) -> Result<(Task, State), ErrorData> {
-        let (id, record) = self.0.own(gate, caller, id).await?;
+        let (id, record) = self.0.own(pipeline, caller, id).await?;
         let task = record.task(id);
         let state = match record.state {
             State::CompletedLong(spill) => {
-                let bytes = self.0.long_result(caller, spill).await?;
+                let bytes = self.0.long_result(caller.principal(), spill).await?;
                 let result = serde_json::from_slice(&bytes);
                 State::Completed(result.map_err(|_| broken())?)
             }
@@ -225,11 +255,11 @@ impl Tasks {
     /// What is known of a task.
     pub(super) async fn get(
         &self,
-        gate: &Gate,
-        caller: &VerifiedPrincipal,
+        pipeline: &Pipeline,
+        caller: &Caller,
         id: &str,
     ) -> Result<GetTaskResult, ErrorData> {
-        let (task, state) = self.known(gate, caller, id).await?;
+        let (task, state) = self.known(pipeline, caller, id).await?;
         let payload = match state {
             State::Working => TaskPayload::Working,
             State::InputRequired(requests) => {
@@ -249,12 +279,12 @@ impl Tasks {
     /// Answers for a task. What was not asked for is nothing.
     pub(super) async fn update(
         &self,
-        gate: &Gate,
-        caller: &VerifiedPrincipal,
+        pipeline: &Pipeline,
+        caller: &Caller,
         id: &str,
         answers: Map<String, Value>,
     ) -> Result<(), ErrorData> {
-        let (id, record) = self.0.own(gate, caller, id).await?;
+        let (id, record) = self.0.own(pipeline, caller, id).await?;
         let State::InputRequired(Value::Object(asked)) = record.state else { return Ok(()) };
         let answers: Map<_, _> =
             answers.into_iter().filter(|(name, _)| asked.contains_key(name)).collect();
@@ -269,11 +299,11 @@ impl Tasks {
     /// The caller does not want it any more. A call that is recorded goes on to its record.
     pub(super) async fn cancel(
         &self,
-        gate: &Gate,
-        caller: &VerifiedPrincipal,
+        pipeline: &Pipeline,
+        caller: &Caller,
         id: &str,
     ) -> Result<(), ErrorData> {
-        let (id, _) = self.0.own(gate, caller, id).await?;
+        let (id, _) = self.0.own(pipeline, caller, id).await?;
         let cancel = self.0.lock().get(&id).map(|live| live.cancel.clone());
         if let Some(cancel) = cancel {
             cancel.cancel();
@@ -306,6 +336,8 @@ impl Drop for Listed {
 pub struct NewTask {
     /// Whose it is.
     pub owner: VerifiedPrincipal,
+    /// What it is a call of: who may not use that any more has no such task.
+    pub tool: TaskTool,
     /// How long one round may take.
     pub longest: Duration,
     /// How long answers are waited for: what was asked is not taken after that.
@@ -471,14 +503,15 @@ impl Record {
 }
 
 impl Shared {
-    /// A task of this caller. Others' tasks, unknown ones, revoked ones and mistyped ids answer
-    /// alike; the audit tells them apart.
+    /// A task of this caller. Others' tasks, unknown ones, revoked ones, those of tools that the
+    /// caller may not use and mistyped ids answer alike; the audit tells them apart.
     async fn own(
         &self,
-        gate: &Gate,
-        caller: &VerifiedPrincipal,
+        pipeline: &Pipeline,
+        by: &Caller,
         id: &str,
     ) -> Result<(Handle, Record), ErrorData> {
+        let (gate, caller) = (pipeline.gate(), by.principal());
         let back = task_of(caller, id);
         let refused = |reason| {
             gate.refused(&back, reason);
@@ -493,6 +526,9 @@ impl Shared {
         let mut record = self.record(id).await?.ok_or_else(|| refused("unknown"))?;
         if !binding::stored_matches(&record.owner, caller) {
             return Err(refused("foreign"));
+        }
+        if record.tool.as_ref().is_some_and(|tool| !tool.is_for(by, pipeline.registry())) {
+            return Err(refused(Refusal::NotFound.reason()));
         }
         let subject = Subject::of(caller).born(record.created_ms);
         gate.check(&back, &subject).await.map_err(|_| unknown())?;
@@ -536,6 +572,13 @@ impl Shared {
         written.map_err(|_| unavailable())?.map_err(|_| unavailable())
     }
 
+    /// Whether a result of this caller can be kept; not, if the store is gone.
+    async fn may_owe(&self, owner: &VerifiedPrincipal) -> bool {
+        let (held, owner, now) = (self.held.clone(), owner.clone(), (self.clock)());
+        let asked = tokio::task::spawn_blocking(move || held.may_owe(&owner, now)).await;
+        matches!(asked, Ok(Ok(true)))
+    }
+
     /// A result for a record: what is long is kept beside it.
     async fn kept(&self, owner: &VerifiedPrincipal, result: Box<RawValue>) -> State {
         if result.get().len() <= INLINE_BYTES_MAX {
@@ -544,7 +587,7 @@ impl Shared {
         let bytes = result.get().as_bytes().to_vec();
         let (held, owner, now) = (self.held.clone(), owner.clone(), (self.clock)());
         let spill = move || {
-            let new = NewValue::new("task").fixed_life(TASK_LIFE_MS).unmetered();
+            let new = NewValue::new("task").fixed_life(TASK_LIFE_MS).owed();
             held.spill(&owner, new, &bytes, &mut rand::rng(), now)
         };
         match tokio::task::spawn_blocking(spill).await {
@@ -638,6 +681,11 @@ mod tests {
             longest_ms: 3,
             round: 4,
             state,
+            tool: Some(TaskTool {
+                name: "up__t".to_owned(),
+                own_name: "t".to_owned(),
+                upstream: Some("up".to_owned()),
+            }),
         };
         states.map(|state| serde_json::to_vec(&row(state)).unwrap()).to_vec()
     }

@@ -33,7 +33,7 @@ use crate::collection::{
     CollectionError, Columns, Fetch, Fetched, Query, Row, Search, Served, Sink, Unread, Window,
 };
 use crate::excerpt::LongItem;
-use crate::filter::Filter;
+use crate::filter::{Filter, Member};
 use crate::order::{Direction, Nulls, Order, SortKey};
 use crate::scalar::Scalar;
 use crate::schema::FieldPath;

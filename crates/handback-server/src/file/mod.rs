@@ -28,7 +28,8 @@ pub use self::settings::{
     StaticFileSettings, TlsSettings, TokenSettings,
 };
 pub use self::upstreams::{
-    GatewaySettings, GatewayToolSettings, ReferenceSettings, RetryName, Secret, UpstreamSettings,
+    Address, GatewaySettings, GatewayToolSettings, ReferenceSettings, RetryName, Secret,
+    UpstreamSettings,
 };
 pub use self::values::{Host, Origin, Parsed, Scope, Source, Within};
 

@@ -217,6 +217,27 @@ fn passwords_are_neither_shown_nor_told() {
 }
 
 #[test]
+fn keys_in_addresses_of_servers_are_not_shown() {
+    let text = "[upstreams.a]\nurl = \"https://user:secret@h/mcp?key=secret\"\n\
+                [upstreams.b]\nurl = \"env:B_URL\"\n[upstreams.c]\nurl = \"http://h/mcp\"\n";
+    let settings = parse(text).unwrap();
+    let shown = format!("{settings:?}{}", toml::to_string(&settings).unwrap());
+    assert!(!shown.contains("secret"), "{shown}");
+    for url in ["https://…@h/mcp?…", "env:B_URL", "http://h/mcp"] {
+        assert_eq!(shown.matches(url).count(), 2, "{url}: {shown}");
+    }
+    let environment = |name: &str| (name == "B_URL").then(|| "https://k@b/mcp".to_owned());
+    let urls = settings.upstreams(&environment).unwrap().into_iter().map(|one| match one.place {
+        handback_gateway::upstream::Place::Http { url, .. } => url,
+        other => panic!("{other:?}"),
+    });
+    let expected = ["https://user:secret@h/mcp?key=secret", "https://k@b/mcp", "http://h/mcp"];
+    assert_eq!(urls.collect::<Vec<_>>(), expected);
+    let error = settings.upstreams(&|_| None).unwrap_err().to_string();
+    assert!(error.contains("there is no variable B_URL"), "{error}");
+}
+
+#[test]
 fn what_is_shown_can_be_read_again() {
     let settings = parse(&known::all_set()).unwrap();
     let shown = toml::to_string(&settings).unwrap();

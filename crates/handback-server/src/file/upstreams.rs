@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use handback_gateway::bound::Budget;
 use handback_gateway::reference::Allowed;
-use handback_gateway::upstream::Place;
+use handback_gateway::upstream::{Place, check_name, shown_url};
 use handback_gateway::{Options, ToolRule};
 use handback_identity::Glob;
 use serde::{Deserialize, Serialize, Serializer};
@@ -15,9 +15,6 @@ use super::error::FileError;
 use super::settings::Settings;
 use super::values::{Parsed, Source, Within};
 use crate::config::Upstream;
-
-/// Characters of the name of an upstream at most: it is put before names of tools.
-const NAME_CHARS_MAX: usize = 32;
 
 /// Bytes of a file with a secret at most.
 const SECRET_BYTES_MAX: usize = 64 << 10;
@@ -31,7 +28,7 @@ const DATABASE_PASSWORD: &str = "PGPASSWORD";
 #[non_exhaustive]
 pub struct UpstreamSettings {
     /// The endpoint.
-    pub url: Option<String>,
+    pub url: Option<Address>,
     /// Headers of every request to it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Secret>,
@@ -71,7 +68,12 @@ impl Serialize for Secret {
 impl Secret {
     /// Where it comes from; of the value itself, nothing.
     fn shown(&self) -> &str {
-        if self.0.starts_with("env:") || self.0.starts_with("file:") { &self.0 } else { "…" }
+        if self.is_elsewhere() { &self.0 } else { "…" }
+    }
+
+    /// Whether it is not here, but where this says.
+    fn is_elsewhere(&self) -> bool {
+        self.0.starts_with("env:") || self.0.starts_with("file:")
     }
 
     /// The variable that has it, if one does.
@@ -90,6 +92,31 @@ impl Secret {
             return Err(format!("{path} has more than {SECRET_BYTES_MAX} bytes"));
         }
         Ok(text.trim_end().to_owned())
+    }
+}
+
+/// A URL, which may have a key in it: `env:NAME`, `file:PATH`, or the URL itself.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Address(Secret);
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.shown())
+    }
+}
+
+impl Address {
+    /// Where it comes from; of the URL itself, what has no key in it.
+    fn shown(&self) -> String {
+        let Self(url) = self;
+        if url.is_elsewhere() { url.0.clone() } else { shown_url(&url.0) }
     }
 }
 
@@ -167,22 +194,19 @@ impl Settings {
         let mut upstreams = Vec::new();
         for (name, settings) in &self.upstreams {
             let wrong = |why: String| FileError::together("upstreams", format!("{name}: {why}"));
-            if !is_name(name) {
-                return Err(wrong(format!(
-                    "a name has 1 to {NAME_CHARS_MAX} letters, digits, `-` and `_`, and is not \
-                     `handback`"
-                )));
-            }
+            check_name(name).map_err(|bad| wrong(bad.to_string()))?;
             let values = |all: &BTreeMap<String, Secret>| {
                 let value = |(name, secret): (&String, &Secret)| {
                     Ok((name.clone(), secret.value(environment)?))
                 };
                 all.iter().map(value).collect::<Result<Vec<_>, String>>()
             };
-            let place = match (&settings.url, settings.command.as_slice()) {
+            let url = settings.url.as_ref().map(|Address(url)| url.value(environment));
+            let url = url.transpose().map_err(wrong)?;
+            let place = match (url, settings.command.as_slice()) {
                 (Some(url), []) if url.starts_with("http://") || url.starts_with("https://") => {
                     let headers = values(&settings.headers).map_err(wrong)?;
-                    Place::Http { url: url.clone(), headers }
+                    Place::Http { url, headers }
                 }
                 (Some(_), []) => return Err(wrong("the URL is not of HTTP".to_owned())),
                 (None, [program, args @ ..]) => Place::Command {
@@ -203,7 +227,9 @@ impl Settings {
     #[must_use]
     pub fn secret_variables(&self) -> Vec<String> {
         let of_upstreams = self.upstreams.values().flat_map(|upstream| {
-            upstream.headers.values().chain(upstream.env.values()).filter_map(Secret::variable)
+            let url = upstream.url.iter().map(|Address(url)| url);
+            let all = url.chain(upstream.headers.values()).chain(upstream.env.values());
+            all.filter_map(Secret::variable)
         });
         let is_database = |source: &Source| source.as_str().starts_with("postgres");
         let password = self.collections.values().any(is_database).then_some(DATABASE_PASSWORD);
@@ -245,11 +271,4 @@ impl Settings {
             is_direct: defaults.is_direct,
         })
     }
-}
-
-/// Whether an upstream may be called so.
-fn is_name(name: &str) -> bool {
-    (1..=NAME_CHARS_MAX).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-        && name != "handback"
 }

@@ -102,13 +102,13 @@ pub struct NewValue {
     pub(super) note: Bytes,
     pub(super) life: Option<Millis>,
     pub(super) least_ms: Millis,
-    pub(super) is_metered: bool,
+    pub(super) is_owed: bool,
 }
 
 impl NewValue {
     /// A value of this kind, such as a media type.
     pub fn new(kind: impl Into<String>) -> Self {
-        Self { kind: kind.into(), note: Bytes::new(), life: None, least_ms: 0, is_metered: true }
+        Self { kind: kind.into(), note: Bytes::new(), life: None, least_ms: 0, is_owed: false }
     }
 
     /// What else is to be known of it, at most [`MAX_NOTE_BYTES`](super::MAX_NOTE_BYTES): which
@@ -131,9 +131,11 @@ impl NewValue {
         self
     }
 
-    /// It does not count: an outcome is kept after the work is done, when it is too late to refuse.
-    pub const fn unmetered(mut self) -> Self {
-        self.is_metered = false;
+    /// It is kept also where there is no room, and counts: an outcome is kept after the work is done,
+    /// when it is too late to refuse. Whoever makes such values asks beforehand whether their owner
+    /// [may owe](super::HeldStore::may_owe) more.
+    pub const fn owed(mut self) -> Self {
+        self.is_owed = true;
         self
     }
 }

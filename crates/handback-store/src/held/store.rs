@@ -386,6 +386,16 @@ impl<S: Kv> HeldStore<S> {
         Ok(self.shared.used(&owner_tag(principal), now)?)
     }
 
+    /// Whether more may be [owed](NewValue::owed) by a principal: together with what is held, twice as
+    /// much as may be held. So who holds all that it may has as much room again for what it calls.
+    ///
+    /// # Errors
+    ///
+    /// [`HeldError::Store`].
+    pub fn may_owe(&self, principal: &VerifiedPrincipal, now: Millis) -> Result<bool, HeldError> {
+        self.shared.may_owe(&owner_tag(principal), now)
+    }
+
     fn new_writer(
         &self,
         principal: &VerifiedPrincipal,
@@ -403,7 +413,7 @@ impl<S: Kv> HeldStore<S> {
         let row = Row {
             state: State::Writing,
             place: Place::Store,
-            is_metered: new.is_metered,
+            is_metered: true,
             size: 0,
             charged: 0,
             created: now,
@@ -415,7 +425,8 @@ impl<S: Kv> HeldStore<S> {
             note: new.note,
         };
         let name = Name::new(owner_tag(principal), space, id);
-        Ok(HeldWriter::new(Arc::clone(&self.shared), name, row, new.least_ms, now))
+        let (least_ms, is_owed) = (new.least_ms, new.is_owed);
+        Ok(HeldWriter::new(Arc::clone(&self.shared), name, row, (least_ms, is_owed), now))
     }
 
     fn find(
@@ -444,6 +455,7 @@ impl<S: Kv> HeldStore<S> {
                 old: Some(&stored),
                 change: put(&row),
                 charged: (0, 0),
+                is_owed: false,
                 beside: Vec::new(),
             };
             match self.shared.change_row(change, false, now) {
@@ -517,6 +529,7 @@ impl<S: Kv> Shared<S> {
             old: Some(stored),
             change,
             charged: (row.charged, 0),
+            is_owed: false,
             beside: Vec::new(),
         };
         self.change_row(change, row.is_metered, now)?;

@@ -13,6 +13,10 @@ const VERSION: u8 = 1;
 /// What a value counts beyond its bytes: rows take room, too, and small values must not be free.
 pub const VALUE_COST_BYTES: u64 = 4 << 10;
 
+/// How often what a principal may hold is what it may hold and owe together. What is owed came of calls
+/// that were made: room for one more is looked for before each.
+const OWED_QUOTAS: u64 = 2;
+
 /// How long it is known how much somebody holds: longer than anything is held.
 const USAGE_LIFE_MS: Millis = super::store::MAX_LIFE_MS + 24 * 60 * 60 * 1_000;
 
@@ -75,6 +79,8 @@ pub(super) struct RowChange<'a> {
     pub(super) change: Change,
     /// What counted before, and what counts afterwards.
     pub(super) charged: (u64, u64),
+    /// Whether it is kept also where there is no room.
+    pub(super) is_owed: bool,
     pub(super) beside: Vec<(Bytes, Change)>,
 }
 
@@ -87,7 +93,7 @@ impl<S: Kv> Shared<S> {
         is_metered: bool,
         now: Millis,
     ) -> Result<(), HeldError> {
-        let RowChange { name, old, change, charged: (before, after), beside } = change;
+        let RowChange { name, old, change, charged: (before, after), is_owed, beside } = change;
         let row = name.row();
         let condition = old.map_or(Condition::Absent, |old| Condition::Is(old.clone()));
         let mut batch = KvBatch {
@@ -103,8 +109,13 @@ impl<S: Kv> Shared<S> {
             let (stored, usage) = self.usage(name.owner(), now)?;
             let used = usage.used.saturating_sub(before).saturating_add(after);
             if after > before && used > self.options.per_principal_bytes {
-                self.make_room(name.owner(), &usage, now)?;
-                continue;
+                match self.make_room(name.owner(), &usage, now) {
+                    Err(HeldError::Quota { .. }) if is_owed => {}
+                    made => {
+                        made?;
+                        continue;
+                    }
+                }
             }
             let next = Usage { used, turn: usage.turn.wrapping_add(1), ..usage };
             batch.conditions.truncate(rows);
@@ -124,6 +135,23 @@ impl<S: Kv> Shared<S> {
     /// How many bytes count for an owner.
     pub(super) fn used(&self, owner: &str, now: Millis) -> Result<u64, StoreError> {
         Ok(self.usage(owner, now)?.1.used)
+    }
+
+    /// Whether an owner may owe more.
+    pub(super) fn may_owe(&self, owner: &str, now: Millis) -> Result<bool, HeldError> {
+        let most = self.options.per_principal_bytes.saturating_mul(OWED_QUOTAS);
+        let (_, usage) = self.usage(owner, now)?;
+        if usage.used <= most {
+            return Ok(true);
+        }
+        match self.make_room(owner, &usage, now) {
+            // It was counted a moment ago.
+            Err(HeldError::Quota { .. }) => Ok(false),
+            made => {
+                made?;
+                Ok(self.used(owner, now)? <= most)
+            }
+        }
     }
 
     /// Ends what has outlived its time, and counts what is left.

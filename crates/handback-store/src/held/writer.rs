@@ -35,6 +35,8 @@ pub struct HeldWriter<S: Kv> {
     row: Row,
     /// How long it lives at least.
     least_ms: Millis,
+    /// It is kept also where there is no room.
+    is_owed: bool,
     /// The row as it is stored, once it is.
     stored: Option<Bytes>,
     buffer: Vec<u8>,
@@ -51,7 +53,7 @@ impl<S: Kv> HeldWriter<S> {
         shared: Arc<Shared<S>>,
         name: Name,
         row: Row,
-        least_ms: Millis,
+        (least_ms, is_owed): (Millis, bool),
         now: Millis,
     ) -> Self {
         Self {
@@ -59,6 +61,7 @@ impl<S: Kv> HeldWriter<S> {
             name,
             row,
             least_ms,
+            is_owed,
             stored: None,
             buffer: Vec::new(),
             chunks: 0,
@@ -212,6 +215,7 @@ impl<S: Kv> HeldWriter<S> {
             old: self.stored.as_ref(),
             change: put(&row),
             charged: (before, row.charged),
+            is_owed: self.is_owed,
             beside,
         };
         self.shared.change_row(change, row.is_metered, now)?;

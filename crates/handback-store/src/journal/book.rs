@@ -301,6 +301,28 @@ impl<S: Kv> Journal<S> {
         })
     }
 
+    /// Removes a call that was committed, and gives what came out.
+    pub(super) fn remove_committed(
+        &self,
+        request: &CallRequest,
+        now: Millis,
+    ) -> Result<Option<Outcome>, JournalError> {
+        let found = self.read(request, now)?.filter(|(_, row)| row.what == request.what);
+        let Some((stored, Row { state: State::Committed(outcome), .. })) = found else {
+            return Ok(None);
+        };
+        let key = row_key(&request.name);
+        let batch = KvBatch {
+            conditions: vec![(key.clone(), Condition::Is(stored))],
+            changes: vec![(key, Change::Remove)],
+        };
+        match self.kv.write(&batch, now) {
+            Ok(()) => Ok(Some(outcome)),
+            Err(KvError::Unmet(_)) => Ok(None),
+            Err(KvError::Store(error)) => Err(error.into()),
+        }
+    }
+
     /// Settles what earlier starts of this instance left open, and what this one lost; at most
     /// `limit` calls. Call it at start, until it has no more, and now and then.
     ///

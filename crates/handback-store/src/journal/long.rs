@@ -6,6 +6,7 @@ use rand_core::CryptoRng;
 
 use super::book::Journal;
 use super::error::JournalError;
+use super::request::CallRequest;
 use super::reservation::Reservation;
 use super::row::{MAX_INLINE_OUTCOME_BYTES, Outcome};
 use crate::held::{HeldError, HeldStore, NewValue, SpillId};
@@ -16,8 +17,8 @@ const BLOB_MARGIN_MS: Millis = 60 * 60 * 1_000;
 
 impl<S: Kv> Journal<S> {
     /// As [`commit`](Self::commit), however long the outcome: what does not fit into the row is held
-    /// for the caller beside it. It does not count towards what the caller may hold, since the work
-    /// is done.
+    /// for the caller beside it. It counts towards what the caller may hold, and is kept also where
+    /// there is no room, since the work is done: [`HeldStore::may_owe`] is asked before that.
     ///
     /// # Errors
     ///
@@ -35,9 +36,28 @@ impl<S: Kv> Journal<S> {
             return self.commit(reservation, Outcome::Bytes(outcome), now);
         }
         let life = reservation.name.kind.committed_life() + BLOB_MARGIN_MS;
-        let new = NewValue::new("outcome").fixed_life(life).unmetered();
+        let new = NewValue::new("outcome").fixed_life(life).owed();
         let id = held.spill(principal, new, &outcome, rng, now)?;
         self.commit(reservation, Outcome::Blob(id.to_bytes()), now)
+    }
+
+    /// Takes away what came of a call, wherever it is: for whoever chose its key, and uses it no more. A
+    /// call that is under way, or whose end is not known, stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`]. What is left then ends with its time.
+    pub fn forget<T: Kv>(
+        &self,
+        request: &CallRequest,
+        principal: &VerifiedPrincipal,
+        held: &HeldStore<T>,
+        now: Millis,
+    ) -> Result<(), JournalError> {
+        if let Some(Outcome::Blob(id)) = self.remove_committed(request, now)? {
+            held.remove_spill(SpillId::from_bytes(id), principal, now)?;
+        }
+        Ok(())
     }
 
     /// The bytes of an outcome, wherever they are.

@@ -291,14 +291,55 @@ where
     assert_eq!((held.spill_id(), held.handle(), held.until()), (Some(id), None, 20_000));
     assert_eq!(whole(&store, &held, 19_999), b"body");
     assert!(matches!(look(&one, 20_000), LookUp::Expired));
-    // It counts like all that is held; what does not count is kept also when there is no room.
+    // It counts like all that is held.
     while put(&store, 1, 1, 20_000).is_ok() {}
     let full = store.spill(&one, new(), b"", &mut Chance::new(), 20_000);
     assert!(matches!(full, Err(HeldError::Quota { .. })));
-    let free = store.spill(&one, new().unmetered(), b"", &mut Chance::new(), 20_000);
-    let free = free.expect("it does not count");
-    assert!(store.remove_spill(free, &one, 20_000).expect("it works"));
-    assert!(!store.remove_spill(free, &one, 20_000).expect("it works"));
+}
+
+pub fn what_is_owed_is_kept_and_counts<E: Engine>()
+where
+    E::Store: Kv,
+{
+    let engine = E::fresh();
+    let store = open(engine.store(), options());
+    let (one, two) = (person(1), person(2));
+    let used = |now| store.used_bytes(&one, now).expect("it is read");
+    let may_owe = |who, now| store.may_owe(who, now).expect("it is read");
+    let owed = |bytes: &[u8], now| {
+        let new = NewValue::new("outcome").fixed_life(20_000).owed();
+        store.spill(&one, new, bytes, &mut Chance::new(), now).expect("it is kept")
+    };
+    while put(&store, 1, 1, 0).is_ok() {}
+    let full = used(0);
+    assert!(full <= QUOTA_BYTES && may_owe(&one, 0));
+    // As much again as may be held.
+    let mut last = owed(b"abc", 0);
+    assert_eq!(used(0), full + VALUE_COST_BYTES + 3);
+    while may_owe(&one, 0) {
+        last = owed(b"abc", 0);
+    }
+    assert!(
+        (2 * QUOTA_BYTES..2 * QUOTA_BYTES + VALUE_COST_BYTES + 3).contains(&used(0)),
+        "{}",
+        used(0)
+    );
+    assert!(may_owe(&two, 0), "nobody takes the room of another");
+    // What was owed before it was known that there is no room is kept all the same.
+    let beyond = owed(&contents(3 << 20), 0);
+    let LookUp::Found(held) = store.look_up_spill(beyond, &one, 1).expect("it is read") else {
+        panic!("it is held")
+    };
+    assert_eq!(whole(&store, &held, 1), contents(3 << 20));
+    assert!(!may_owe(&one, 1) && put(&store, 1, 1, 1).is_err());
+    for id in [beyond, last] {
+        assert!(store.remove_spill(id, &one, 1).expect("it works"));
+        assert!(!store.remove_spill(id, &one, 1).expect("it works"));
+    }
+    assert!(may_owe(&one, 1), "what is gone gives its bytes back");
+    owed(&contents(3 << 20), 1);
+    assert!(!may_owe(&one, 1));
+    assert!(may_owe(&one, 20_001), "and so does what has ended");
 }
 
 pub fn a_value_can_have_a_least_life<E: Engine>()
@@ -479,5 +520,24 @@ where
             let found = journal.outcome_bytes(&outcome, &person, &held, length - 1, now);
             assert!(matches!(found, Err(JournalError::TooLong)));
         }
+        let used = || held.used_bytes(&person, now).expect("it is read");
+        let before = used();
+        journal.forget(&request, &person, &held, now).expect("it is forgotten");
+        let found = journal.outcome_bytes(&outcome, &person, &held, length, now);
+        match outcome {
+            Outcome::Bytes(_) => assert_eq!(used(), before),
+            Outcome::Blob(_) => {
+                assert!(found.is_err());
+                assert_eq!(used(), before - (length as u64 + VALUE_COST_BYTES));
+            }
+        }
+        // What is under way is not.
+        let Ok(Reserved::New(call)) = journal.reserve(&request, &mut rng, now) else {
+            panic!("it is new again")
+        };
+        journal.forget(&request, &person, &held, now).expect("there is nothing to forget");
+        let under_way = journal.reserve(&request, &mut rng, now);
+        assert!(matches!(under_way, Ok(Reserved::InFlight { .. })));
+        drop(call);
     }
 }

@@ -107,7 +107,17 @@ impl Bench {
         Self::over(Arc::new(MemoryStore::new()), None)
     }
 
+    /// One whose callers hold so much.
+    pub(crate) fn holding(bytes: u64) -> Self {
+        let options = HeldOptions::new().per_principal_bytes(bytes);
+        Self::with(Arc::new(MemoryStore::new()), None, options)
+    }
+
     pub(crate) fn over(kv: Arc<dyn Kv>, audience: Option<&str>) -> Self {
+        Self::with(kv, audience, HeldOptions::new())
+    }
+
+    fn with(kv: Arc<dyn Kv>, audience: Option<&str>, options: HeldOptions) -> Self {
         let effects = Arc::new(Effects::new());
         let clock = Arc::new(Hands(AtomicU64::new(START_MS)));
         let paper = Paper::default();
@@ -135,7 +145,7 @@ impl Bench {
             registry,
             sealer: Arc::new(Sealer::new(&ring, config).unwrap()),
             journal: Arc::new(journal),
-            held: HeldStore::new(Arc::clone(&kv), HeldOptions::new()).unwrap(),
+            held: HeldStore::new(Arc::clone(&kv), options).unwrap(),
             revocations: revocations.clone(),
             audit: Arc::new(JsonLines::new(paper.clone())),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,

@@ -1,15 +1,21 @@
 //! Calls of what is not ours, in the pieces that a gateway makes them in.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use handback_identity::Caller;
+use handback_store::MemoryStore;
+use handback_store::held::NewValue;
+use handback_store::journal::{InstanceId, Journal};
 use handback_token::{Operation, Reason, args_fingerprint};
-use handback_tool::relay::{Entered, Relay};
-use handback_tool::{Refusal, Request, Surface};
+use handback_tool::{
+    CallJournal, Claim, Entered, Refusal, Relay, Relayed, Request, Surface, ToolClass,
+};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Bench, alice, asked};
+use crate::bench::{Bench, START_MS, alice, asked, bob};
 
 /// Longer than a state is good for, and shorter than its whole life.
 const LONG: Duration = Duration::from_secs(6 * 60);
@@ -27,6 +33,65 @@ async fn enter(bench: &Bench, caller: Caller) -> Entered {
         cancel: CancellationToken::new(),
     };
     bench.pipeline.enter(relay).await.unwrap()
+}
+
+/// Makes a call under a key, and gives whether it was made before.
+async fn make(
+    entered: &mut Entered,
+    key: &str,
+    journal: Option<&Arc<CallJournal>>,
+) -> Result<bool, Refusal> {
+    entered.keyed(key.to_owned());
+    let claim = Claim {
+        given: args_fingerprint(&json!({})),
+        round: None,
+        is_single_use: false,
+        class: ToolClass::Unknown,
+        journal: journal.cloned(),
+    };
+    let relayed =
+        Relayed { json: Bytes::from_static(b"{}"), is_error: false, round: None, reason: None };
+    let work = Box::pin(std::future::ready(Ok(relayed)));
+    Ok(entered.make(Some(claim), LONG, work).await?.is_replay)
+}
+
+#[tokio::test]
+async fn the_record_under_a_key_of_the_gateway_can_be_taken_away() {
+    let bench = Bench::new();
+    let kv = Arc::new(MemoryStore::new());
+    let journal = Journal::open(kv as _, InstanceId::from_bytes([1; 16]), START_MS).unwrap();
+    let journal = Arc::new(journal);
+    assert_eq!(make(&mut enter(&bench, alice()).await, "k", Some(&journal)).await, Ok(false));
+    let mut again = enter(&bench, alice()).await;
+    assert_eq!(make(&mut again, "k", Some(&journal)).await, Ok(true));
+    again.take_record().unwrap().forget();
+    // It goes beside what happens meanwhile.
+    for _ in 0..1_000 {
+        if make(&mut enter(&bench, alice()).await, "k", Some(&journal)).await == Ok(false) {
+            let mut of_client = enter(&bench, alice()).await;
+            assert_eq!(make(&mut of_client, "k", None).await, Ok(false));
+            assert!(of_client.take_record().is_none(), "a key of the client is the client's");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it is still there");
+}
+
+#[tokio::test]
+async fn who_has_too_much_kept_makes_no_more_calls_that_are_recorded() {
+    let bench = Bench::holding(10_000);
+    assert_eq!(make(&mut enter(&bench, alice()).await, "before", None).await, Ok(false));
+    let new = NewValue::new("outcome").fixed_life(60_000).owed();
+    let (held, owner) = (bench.pipeline.held(), alice().principal().clone());
+    held.spill(&owner, new, &[0; 20_000], &mut rand::rng(), START_MS).unwrap();
+    let too_much = make(&mut enter(&bench, alice()).await, "other", None).await;
+    assert_eq!(too_much, Err(Refusal::TooFast));
+    // What was made has its answer, others have their own room, and it comes back.
+    assert_eq!(make(&mut enter(&bench, alice()).await, "before", None).await, Ok(true));
+    assert_eq!(make(&mut enter(&bench, bob()).await, "other", None).await, Ok(false));
+    bench.pass(Duration::from_secs(61));
+    assert_eq!(make(&mut enter(&bench, alice()).await, "other", None).await, Ok(false));
 }
 
 #[tokio::test]

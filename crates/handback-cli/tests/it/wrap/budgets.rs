@@ -110,6 +110,32 @@ fn budgets_are_by_client_and_by_tool_and_may_be_none() {
     check(tool, &[], 300_000..2_000_000);
     let other = "[gateway.clients]\nother = \"unlimited\"\n";
     check(other, &[], 1..BUDGET_BYTES + 1);
+    // The flag is what holds where nothing is said of the tool or the client.
+    let all = "[gateway]\nbudget = \"300KiB\"\n";
+    check(all, &["--budget", "100KiB"], (60 << 10)..(100 << 10) + 1);
+    let client = "[gateway.clients]\ntest = \"80KiB\"\n";
+    check(client, &["--budget", "200KiB"], (45 << 10)..(80 << 10) + 1);
+    check(&format!("{client}{tool}"), &["--budget", "60KiB"], 300_000..2_000_000);
+}
+
+#[test]
+fn a_budget_is_for_upstreams_of_the_file_as_well() {
+    let world = World::new();
+    let path = |name: &str| world.sandbox.path(name).to_str().unwrap().to_owned();
+    let (upstream, record, config) = (path("upstream.py"), path("record"), path("handback.toml"));
+    let python = r#""/usr/bin/env", "PATH=/usr/local/bin:/usr/bin:/bin", "python3""#;
+    let settings =
+        format!("[upstreams.up]\ncommand = [{python}, {upstream:?}, {record:?}, \"both\"]\n");
+    world.sandbox.write("handback.toml", &settings);
+    let flags = ["--config", &config, "--budget", "100KiB"];
+    let mut client = Client::start(&world.sandbox, &flags, Era::Newest, json!({}));
+    let handle = held(&mut client);
+    let (_, largest) = walk(&mut client, &handle);
+    assert!(((60 << 10)..=(100 << 10)).contains(&largest), "{largest}");
+    // Without any, it is for nothing.
+    world.sandbox.write("handback.toml", "");
+    let ran = world.sandbox.run("serve --config handback.toml --budget 20KiB").expect_code(2);
+    assert!(ran.stderr.contains("hint: --upstream"), "{ran:?}");
 }
 
 #[test]

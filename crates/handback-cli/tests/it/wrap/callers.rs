@@ -60,15 +60,14 @@ impl Callers {
         Self { server, alice, bob, world }
     }
 
+    /// The same, with something else configured.
+    pub(super) fn now_with(self, upstreams: &[(&str, &str)], more: &str) -> Self {
+        self.world.sandbox.write("handback.toml", &format!("{STATIC}{more}"));
+        self.now_before(upstreams)
+    }
+
     fn post(&self, token: &str, headers: &[(&str, &str)], message: &Value) -> Told {
-        let mut stream = self.begin_post(token, headers, message);
-        let answer = crate::streams::server::read(&mut stream);
-        let body = String::from_utf8(answer.body.clone()).unwrap();
-        // The last event is the answer.
-        let json = body.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&body);
-        let session = answer.headers.get("mcp-session-id").cloned();
-        let message = serde_json::from_str(json).unwrap_or(Value::Null);
-        Told { status: answer.status, session, message }
+        told(self.begin_post(token, headers, message))
     }
 
     /// A request, whose answer nobody has read yet.
@@ -107,6 +106,41 @@ impl Callers {
         self.begin_post(token, &headers, &message)
     }
 
+    /// A call with more headers, in a session of the older era or, without one, of the newer; nobody has
+    /// read its answer.
+    pub(super) fn begin_saying(
+        &self,
+        (token, session): (&str, Option<&str>),
+        more: &[(&str, &str)],
+        mut params: Value,
+        tool: &str,
+    ) -> TcpStream {
+        params["name"] = tool.into();
+        let (mut headers, message) = match session {
+            None => newest("tools/call", tool, params, json!({})),
+            Some(session) => {
+                let message =
+                    json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+                (in_session(session), message)
+            }
+        };
+        headers.extend(more);
+        self.begin_post(token, &headers, &message)
+    }
+
+    /// Says something in a session that is not answered.
+    pub(super) fn tell_in(&self, token: &str, session: &str, method: &str, params: Value) {
+        let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        assert_eq!(self.post(token, &in_session(session), &message).status, 202);
+    }
+
+    /// Ends a session.
+    pub(super) fn end(&self, token: &str, session: &str) {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", bearer.as_str()), ("mcp-session-id", session)];
+        assert_eq!(self.server.ask("DELETE /mcp", &headers, b"").status, 202);
+    }
+
     /// A session of the older era.
     pub(super) fn begin(&self, token: &str) -> String {
         let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
@@ -119,9 +153,8 @@ impl Callers {
 
     /// A question in a session; gives the message that answers it.
     pub(super) fn ask_in(&self, token: &str, session: &str, method: &str, params: Value) -> Value {
-        let headers = [("mcp-session-id", session), ("mcp-protocol-version", "2025-11-25")];
         let message = json!({"jsonrpc": "2.0", "id": 2, "method": method, "params": params});
-        self.post(token, &headers, &message).message
+        self.post(token, &in_session(session), &message).message
     }
 
     /// A call of the newer era.
@@ -155,8 +188,18 @@ impl Callers {
 
     /// Listens to what changes; `notifications` is JSON, or nearly.
     pub(super) fn listen_to(&self, token: &str, notifications: &str) -> TcpStream {
-        let (headers, message) =
-            newest("subscriptions/listen", "", json!({"notifications": "HERE"}), json!({}));
+        self.listen_as(token, notifications, json!({}))
+    }
+
+    /// The same, for a client that can do this.
+    pub(super) fn listen_as(
+        &self,
+        token: &str,
+        notifications: &str,
+        capabilities: Value,
+    ) -> TcpStream {
+        let params = json!({"notifications": "HERE"});
+        let (headers, message) = newest("subscriptions/listen", "", params, capabilities);
         let message = message.to_string().replace("\"HERE\"", notifications);
         self.begin_text(token, &headers, &message)
     }
@@ -174,6 +217,27 @@ impl Callers {
             }
         }
     }
+}
+
+/// What came back of a request.
+fn told(mut stream: TcpStream) -> Told {
+    let answer = crate::streams::server::read(&mut stream);
+    let body = String::from_utf8(answer.body.clone()).unwrap();
+    // The last event is the answer.
+    let json = body.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&body);
+    let session = answer.headers.get("mcp-session-id").cloned();
+    let message = serde_json::from_str(json).unwrap_or(Value::Null);
+    Told { status: answer.status, session, message }
+}
+
+/// The message that answers a request.
+pub(super) fn answer(stream: TcpStream) -> Value {
+    told(stream).message
+}
+
+/// Headers of what is said in a session.
+fn in_session(session: &str) -> Vec<(&str, &str)> {
+    vec![("mcp-session-id", session), ("mcp-protocol-version", "2025-11-25")]
 }
 
 /// Headers and message of a question of the newer era.
@@ -196,7 +260,7 @@ fn newest<'a>(
 }
 
 /// What starts these servers, as the flag has it.
-fn commands(world: &World, upstreams: &[(&str, &str)]) -> Vec<String> {
+pub(super) fn commands(world: &World, upstreams: &[(&str, &str)]) -> Vec<String> {
     let path = |name: &str| world.sandbox.path(name).to_str().unwrap().to_owned();
     let (script, record) = (path("upstream.py"), path("record"));
     let python = "/usr/bin/env PATH=/usr/local/bin:/usr/bin:/bin python3";

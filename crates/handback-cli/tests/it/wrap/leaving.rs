@@ -12,6 +12,10 @@ use super::{ERAS, World, text};
 /// How long a program may be there that was told to go.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
+/// Less than what calls that are recorded have to come to their record once their client has left: the
+/// server was not waited for until then.
+const RECORDED_WITHIN: Duration = Duration::from_secs(25);
+
 /// The processes of the upstream, and of what it started, that end only by force.
 #[track_caller]
 fn stubborn(world: &World) -> Vec<u32> {
@@ -76,4 +80,25 @@ fn with_the_gateway_its_servers_end() {
     assert!(processes.len() >= 4, "{processes:?}");
     assert_eq!(server.stop(), 0);
     until_gone(&processes);
+}
+
+#[test]
+fn a_server_that_asks_a_client_who_has_left_is_told_so_at_once() {
+    let world = World::new();
+    let mut client = world.client(crate::mcp_client::Era::Older);
+    // With a key the call goes on; what it asks is asked when nobody is there.
+    client.send(
+        "tools/call",
+        json!({
+            "name": "confirm",
+            "arguments": {"what": "x", "delay_ms": 3000},
+            "_meta": {"dev.handback/idempotency-key": "k"},
+        }),
+    );
+    world.until_effect("asks");
+    let left = Instant::now();
+    assert!(client.close().success());
+    assert_eq!(world.effects("refused"), ["refused -32601"]);
+    assert_eq!(world.effects("confirm"), ["confirm None"], "the call came to its end");
+    assert!(left.elapsed() < RECORDED_WITHIN, "{:?}", left.elapsed());
 }

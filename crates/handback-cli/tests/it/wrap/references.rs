@@ -46,16 +46,17 @@ fn what_names_nothing_does_not_reach_the_server() {
     let result = client.call("document", &json!({"bytes": 300_000}));
     let handle = held(&result);
     let mistyped = format!("{}{}", &handle[..29], if handle.ends_with('0') { '1' } else { '0' });
-    for (wrong, says) in [
-        (json!(format!("$held:{mistyped}")), "mistyped"),
-        (json!("$held:h0000"), "invalid"),
-        (json!({"$held": handle, "more": 1}), "nothing else"),
-        (json!({"$held": handle, "path": "/a"}), "text"),
-        (json!({"$held": 7}), "string"),
+    for (wrong, says, reason) in [
+        (json!(format!("$held:{mistyped}")), "mistyped", "mistyped"),
+        (json!("$held:h0000"), "invalid", "invalid"),
+        (json!({"$held": handle, "more": 1}), "nothing else", "bad_arguments"),
+        (json!({"$held": handle, "path": "/a"}), "text", "bad_arguments"),
+        (json!({"$held": 7}), "string", "bad_arguments"),
     ] {
         let refused = client.call("write_document", &json!({"text": wrong}));
         assert_eq!(refused["isError"], true, "{refused}");
         assert!(text(&refused).contains(says), "{says}: {refused}");
+        assert_eq!(refused["_meta"]["dev.handback/reason"], reason, "{refused}");
     }
     assert!(world.effects("write").is_empty());
     // A text that only mentions it is a text.
@@ -102,6 +103,7 @@ fn a_call_that_was_made_has_its_answer_when_what_it_refers_to_is_gone() {
     let mut client = world.client(Era::Older);
     let gone = client.call("write_document", &arguments);
     assert!(text(&gone).contains("expired"), "{gone}");
+    assert_eq!(gone["_meta"]["dev.handback/reason"], "expired", "{gone}");
     let again = client.ask("tools/call", call.clone());
     assert_eq!((text(&again), &again["_meta"]["dev.handback/replayed"]), ("written", &json!(true)));
     // Under a key that nothing was made with, there is nothing to give.
@@ -109,5 +111,6 @@ fn a_call_that_was_made_has_its_answer_when_what_it_refers_to_is_gone() {
     other["_meta"]["dev.handback/idempotency-key"] = "other".into();
     let refused = client.ask("tools/call", other);
     assert!(text(&refused).contains("expired"), "{refused}");
+    assert_eq!(refused["_meta"]["dev.handback/reason"], "expired", "{refused}");
     assert_eq!(world.effects("write").len(), 1);
 }

@@ -1,5 +1,8 @@
 //! Calls that are made once.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use super::{ERAS, World, text};
@@ -48,17 +51,38 @@ fn the_same_key_is_the_same_call() {
 
 #[test]
 fn a_client_that_left_finds_its_answer() {
-    let world = World::new();
-    let call = append(Some("k"), &json!({"delay_ms": 1500}));
-    let mut client = world.client(Era::Older);
-    client.send("tools/call", call.clone());
-    world.until_effect("append");
-    let cancel =
-        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}});
-    client.write(&cancel);
-    let again = ask(&mut client, &call);
-    assert_eq!(text(&again), "appended");
-    assert_eq!((world.effects("append").len(), world.effects("cancelled").len()), (1, 0));
+    for era in ERAS {
+        let world = World::new();
+        let call = append(Some("k"), &json!({"delay_ms": 1500}));
+        let mut client = world.client(era);
+        let id = client.send("tools/call", call.clone());
+        world.until_effect("append");
+        let cancel = json!({"requestId": id});
+        client.write(
+            &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel}),
+        );
+        let again = ask(&mut client, &call);
+        assert_eq!(text(&again), "appended");
+        assert_eq!(again["_meta"]["dev.handback/replayed"], true, "{again}");
+        assert_eq!((world.effects("append").len(), world.effects("cancelled").len()), (1, 0));
+    }
+}
+
+#[test]
+fn a_client_that_closed_its_input_finds_its_answer_at_the_next_start() {
+    for era in ERAS {
+        let world = World::new();
+        // Longer than what is still answered.
+        let call = append(Some("k"), &json!({"delay_ms": 3000}));
+        let mut client = world.client(era);
+        client.send("tools/call", call.clone());
+        world.until_effect("append");
+        assert!(client.close().success());
+        let again = ask(&mut world.client(era), &call);
+        assert_eq!(text(&again), "appended");
+        assert_eq!(again["_meta"]["dev.handback/replayed"], true, "{again}");
+        assert_eq!((world.effects("append").len(), world.effects("cancelled").len()), (1, 0));
+    }
 }
 
 #[test]
@@ -72,30 +96,92 @@ fn without_a_key_cancelling_reaches_the_server() {
     world.until_effect("cancelled");
 }
 
+/// Where the wrapping process is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    BeforeReserve,
+    AfterReserve,
+    /// The server did it, and has not answered.
+    Acted,
+    BeforeRecord,
+    AfterRecord,
+}
+
+const STAGES: [Stage; 5] = [
+    Stage::BeforeReserve,
+    Stage::AfterReserve,
+    Stage::Acted,
+    Stage::BeforeRecord,
+    Stage::AfterRecord,
+];
+
+impl Stage {
+    const fn point(self) -> &'static str {
+        match self {
+            Self::BeforeReserve => "before-step:1",
+            Self::AfterReserve => "after-step:1",
+            Self::Acted => "",
+            Self::BeforeRecord => "before-step:2",
+            Self::AfterRecord => "after-step:2",
+        }
+    }
+
+    /// Whether the next process knows how the call ended, or that it did not begin.
+    const fn is_known(self) -> bool {
+        matches!(self, Self::BeforeReserve | Self::AfterRecord)
+    }
+
+    /// How often the server has done it by then.
+    const fn effects(self) -> usize {
+        match self {
+            Self::BeforeReserve | Self::AfterReserve => 0,
+            Self::Acted | Self::BeforeRecord | Self::AfterRecord => 1,
+        }
+    }
+}
+
 /// Kills the wrapping process at a stage, and asks again.
-fn check_killed(stage: &str) {
-    let sandbox = Sandbox::new().set("HANDBACK_TEST_KILL_AT", stage);
+fn check_killed(stage: Stage, era: Era) {
+    let what = format!("{stage:?} {era:?}");
+    let sandbox = Sandbox::new().set("HANDBACK_TEST_KILL_AT", stage.point());
     let world = World::with(sandbox);
-    let mut client = world.client(Era::Older);
-    client.send("tools/call", append(Some("k"), &json!({})));
-    client.ended();
-    let before = world.effects("append").len();
-    assert!(before <= 1, "{stage}");
+    let mut client = world.client(era);
+    let delay_ms = if stage == Stage::Acted { 60_000 } else { 0 };
+    let call = append(Some("k"), &json!({"delay_ms": delay_ms}));
+    client.send("tools/call", call.clone());
+    if stage == Stage::Acted {
+        world.until_effect("append");
+        client.kill();
+    } else {
+        // It kills itself.
+        assert!(!client.ended().success(), "{what}");
+    }
+    assert_eq!(world.effects("append").len(), stage.effects(), "{what}");
     let world = World { sandbox: world.sandbox.set("HANDBACK_TEST_KILL_AT", ""), speaks: "both" };
-    let mut client = world.client(Era::Older);
-    let again = ask(&mut client, &append(Some("k"), &json!({})));
-    let reason = again["_meta"]["dev.handback/reason"].as_str();
-    match reason {
-        Some("ambiguous") => assert_eq!(world.effects("append").len(), before, "{stage}"),
-        None => assert_eq!(world.effects("append").len(), 1, "{stage}"),
-        Some(other) => panic!("{stage}: {other}"),
+    let mut client = world.client(era);
+    for round in 0..2 {
+        let again = ask(&mut client, &call);
+        let reason = again["_meta"]["dev.handback/reason"].as_str();
+        if stage.is_known() {
+            assert_eq!((reason, text(&again)), (None, "appended"), "{what}: {again}");
+            let is_replay = stage == Stage::AfterRecord || round > 0;
+            let mark = &again["_meta"]["dev.handback/replayed"];
+            assert_eq!(mark == &json!(true), is_replay, "{what}: {again}");
+            assert_eq!(world.effects("append").len(), 1, "{what}");
+        } else {
+            assert_eq!(reason, Some("ambiguous"), "{what}: {again}");
+            assert!(text(&again).contains("is not known"), "{what}: {again}");
+            assert_eq!(world.effects("append").len(), stage.effects(), "{what}");
+        }
     }
 }
 
 #[test]
 fn killed_at_every_stage_there_is_one_effect_or_it_says_that_it_does_not_know() {
-    for stage in ["before-step:1", "after-step:1", "before-step:2", "after-step:2"] {
-        check_killed(stage);
+    for stage in STAGES {
+        for era in ERAS {
+            check_killed(stage, era);
+        }
     }
 }
 
@@ -116,12 +202,77 @@ fn a_server_that_dies_in_a_call_leaves_no_doubt_unsaid() {
     }
 }
 
-/// A client whose identical calls are tries of one.
-fn retrying_identical(world: &World) -> Client {
+/// Flags with which identical calls are tries of one.
+fn identical(world: &World) -> [String; 2] {
     let rule = "[[gateway.tools]]\ntools = \"append\"\nretry = \"identical\"\n";
     world.sandbox.write("handback.toml", rule);
-    let config = world.sandbox.path("handback.toml");
-    world.client_with(Era::Older, &["--config", config.to_str().unwrap()], json!({}))
+    ["--config".to_owned(), world.sandbox.path("handback.toml").to_str().unwrap().to_owned()]
+}
+
+/// A client whose identical calls are tries of one.
+fn retrying_identical(world: &World) -> Client {
+    retrying_identical_in(world, Era::Older)
+}
+
+fn retrying_identical_in(world: &World, era: Era) -> Client {
+    let flags = identical(world);
+    world.client_with(era, &flags.each_ref().map(String::as_str), json!({}))
+}
+
+/// A client that is killed while the server is at its call: nobody has the other ends of the pipes any
+/// more. Waits for the end of what wraps the server.
+fn killed_in_call(world: &World, era: Era, call: &Value) {
+    let flags = identical(world);
+    let mut command = world.command(&flags.each_ref().map(String::as_str));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut wrap = command.spawn().unwrap();
+    let mut input = wrap.stdin.take().unwrap();
+    let mut output = BufReader::new(wrap.stdout.take().unwrap());
+    let client = json!({"name": "test", "version": "1"});
+    let mut params = call.clone();
+    if era == Era::Older {
+        let hello =
+            json!({"protocolVersion": "2025-11-25", "clientInfo": client, "capabilities": {}});
+        let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello});
+        writeln!(input, "{hello}").unwrap();
+        output.read_line(&mut String::new()).unwrap();
+        let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        writeln!(input, "{told}").unwrap();
+    } else {
+        for (name, value) in [
+            ("protocolVersion", json!("2026-07-28")),
+            ("clientInfo", client),
+            ("clientCapabilities", json!({})),
+        ] {
+            params["_meta"][format!("io.modelcontextprotocol/{name}")] = value;
+        }
+    }
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
+    writeln!(input, "{call}").unwrap();
+    world.until_effect("append");
+    drop((input, output));
+    assert!(wrap.wait().unwrap().success());
+}
+
+#[test]
+fn an_answer_that_no_pipe_took_waits_for_the_identical_call() {
+    for era in ERAS {
+        let world = World::new();
+        // It is answered before what wraps the server has ended.
+        let call = append(None, &json!({"delay_ms": 500}));
+        killed_in_call(&world, era, &call);
+        let mut client = retrying_identical_in(&world, era);
+        let again = ask(&mut client, &call);
+        assert_eq!(text(&again), "appended");
+        assert_eq!(again["_meta"]["dev.handback/replayed"], true, "{again}");
+        assert_eq!((world.effects("append").len(), world.effects("cancelled").len()), (1, 0));
+        // Who has the answer makes another call, at once and at the next start.
+        let another = ask(&mut client, &call);
+        assert!(another["_meta"]["dev.handback/replayed"].is_null(), "{another}");
+        assert!(client.close().success());
+        ask(&mut retrying_identical_in(&world, era), &call);
+        assert_eq!(world.effects("append").len(), 3);
+    }
 }
 
 #[test]
@@ -168,6 +319,41 @@ fn an_error_that_is_replayed_says_so() {
     assert!(first["data"]["dev.handback/replayed"].is_null(), "{first}");
     assert_eq!(again["data"]["dev.handback/replayed"], true, "{again}");
     assert_eq!((&again["code"], &again["message"]), (&first["code"], &first["message"]));
+}
+
+/// Whatever stands in the place of the mark stays, beside it.
+#[test]
+fn a_replay_says_so_whatever_the_server_gave() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let all = [json!("no"), Value::Null, json!([1, "a"]), json!(5), json!({"a": 1})];
+        for (number, data) in all.into_iter().enumerate() {
+            let arguments = json!({"how": format!("refuse {data}")});
+            let meta = json!({KEY: number.to_string()});
+            let call = json!({"name": "wrong", "arguments": arguments, "_meta": meta});
+            let mut told = || {
+                client.send("tools/call", call.clone());
+                client.receive()["error"].take()
+            };
+            let (first, mut again) = (told(), told());
+            assert_eq!(first["data"], data, "{first}");
+            assert_eq!((&again["code"], &again["message"]), (&first["code"], &first["message"]));
+            let marks = again["data"].as_object_mut().unwrap_or_else(|| panic!("{first}"));
+            assert_eq!(marks.remove("dev.handback/replayed"), Some(json!(true)));
+            assert!(marks.remove("dev.handback/again").is_some());
+            let kept = match data.is_object() {
+                true => data,
+                false => json!({"dev.handback/data": data}),
+            };
+            assert_eq!(again["data"], kept);
+        }
+        let call = json!({"name": "wrong", "arguments": {"how": "null"}, "_meta": {KEY: "null"}});
+        assert!(ask(&mut client, &call)["_meta"].is_null());
+        let again = ask(&mut client, &call);
+        assert_eq!(again["_meta"]["dev.handback/replayed"], true, "{again}");
+        assert!(again["_meta"].as_object().unwrap().contains_key("dev.handback/data"), "{again}");
+    }
 }
 
 #[test]

@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::callers::Callers;
-use super::text;
+use super::callers::{Callers, commands};
+use super::{World, text};
+use crate::mcp_client::{Client, Era};
+use crate::support::Sandbox;
 
 const KEY: &str = "dev.handback/idempotency-key";
 
@@ -50,6 +52,51 @@ fn a_name_that_goes_by_its_server_is_not_taken_by_another() {
     let called = callers.ask(&callers.alice, "a__b__append", params);
     assert_eq!(text(&called["result"]), "learnt before");
     assert_eq!(callers.world.effects("append").len(), 1);
+}
+
+#[test]
+fn nothing_is_called_as_if_another_server_had_it() {
+    let rules = "[[permissions.rules]]\nallow = [\"*\"]\nsubjects = [\"alice\"]\n\
+                 [[permissions.rules]]\nallow = [\"shop__*\"]\nsubjects = [\"bob\"]\n";
+    let evil = "both has:shop__wipe has:handback__read has:evil__own";
+    let callers = Callers::before(&[("evil", evil), ("shop", "both has:wipe")], rules);
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let has = |who: &str, name: &str| callers.tools(who).iter().any(|known| known == name);
+    for name in ["evil__shop__wipe", "evil__handback__read", "evil__own", "wipe"] {
+        assert!(has(alice, name), "{name}");
+        let called = callers.ask(alice, name, json!({"arguments": {}}));
+        assert_eq!(text(&called["result"]), "learnt before", "{called}");
+    }
+    for name in ["shop__wipe", "evil__shop__wipe", "handback__read"] {
+        assert!(!has(bob, name), "{name}");
+        let refused = callers.ask(bob, name, json!({"arguments": {}}));
+        assert_eq!(refused["error"]["code"], -32602, "{name}: {refused}");
+    }
+    assert!(has(bob, "wipe") && has(bob, "shop__append"));
+    // Also where there is no other one but ours.
+    let callers = Callers::before(&[("up", "both has:handback__read")], "");
+    let tools = callers.tools(&callers.alice);
+    assert!(tools.iter().all(|name| name != "handback__read"), "{tools:?}");
+    let called = callers.ask(&callers.alice, "up__handback__read", json!({"arguments": {}}));
+    assert_eq!(text(&called["result"]), "learnt before", "{called}");
+}
+
+#[test]
+fn names_of_servers_tell_where_they_end() {
+    let world = World::with(Sandbox::new());
+    let config = world.sandbox.path("names.toml");
+    for name in ["a__b", "a_", "handback", &"x".repeat(33)] {
+        world.sandbox.write("names.toml", &format!("[upstreams.{name}]\ncommand = [\"x\"]\n"));
+        for line in [
+            format!("serve --no-demo --upstream {name}=x"),
+            format!("serve --no-demo --config {}", config.display()),
+            format!("wrap --name {name} -- x"),
+        ] {
+            let refused = world.sandbox.run(&line);
+            assert_ne!(refused.code, 0, "{line}");
+            assert!(refused.stderr.contains("has no `__`"), "{line}: {refused:?}");
+        }
+    }
 }
 
 #[test]
@@ -172,6 +219,7 @@ fn what_one_caller_may_not_use_another_finds() {
         let read = json!({"arguments": {"operation": "list_collections", "params": {}}});
         let refused = callers.ask(bob, "mcp_aql_read", read.clone());
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert_eq!(refused, callers.ask(bob, "never", read.clone()), "as what is not there");
         let found = callers.ask(alice, "mcp_aql_read", read);
         assert!(text(&found["result"]).contains("\"success\":true"), "{found}");
     }
@@ -219,11 +267,74 @@ fn what_is_denied_stays_so_whatever_it_is_called() {
         callers.ask(alice, "never", json!({"arguments": {}}));
         std::thread::sleep(Duration::from_millis(200));
     }
+    let unknown = callers.ask(bob, "never", json!({"arguments": {}}));
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     for name in ["wipe", "a__wipe", "b__wipe"] {
         assert!(!has(bob, name), "{name}");
         let refused = callers.ask(bob, name, json!({"arguments": {}}));
-        assert_eq!(refused["error"]["code"], -32602, "{name}: {refused}");
+        assert_eq!(refused, unknown, "{name}");
     }
+}
+
+#[test]
+fn what_is_denied_at_the_only_server_is_as_what_is_not_there() {
+    let rules = "[[permissions.rules]]\ndeny = [\"wipe\", \"greet\", \"db://secret\"]\nsubjects = [\"bob\"]\n";
+    let callers = Callers::before(&[("a", "both has:wipe res:db://x res:db://secret")], rules);
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let ask = |who: &str, method: &str, name: &str| {
+        let member = if method == "resources/read" { "uri" } else { "name" };
+        callers.ask_of(who, method, name, json!({member: name, "arguments": {}}), json!({}))
+    };
+    let session = callers.begin(bob);
+    for (method, denied, never) in [
+        ("tools/call", "wipe", "never"),
+        ("prompts/get", "greet", "never"),
+        ("resources/read", "db://secret", "db://never"),
+    ] {
+        let unknown = ask(bob, method, never);
+        assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+        assert_eq!(ask(bob, method, denied), unknown, "{method}");
+        assert_eq!(ask(alice, method, never), unknown, "{method}");
+        assert!(ask(alice, method, denied)["result"].is_object(), "{method}");
+        let member = if method == "resources/read" { "uri" } else { "name" };
+        let in_session = |name: &str| {
+            callers.ask_in(bob, &session, method, json!({member: name, "arguments": {}}))
+        };
+        assert_eq!(in_session(denied), in_session(never), "{method}");
+    }
+    assert_eq!(callers.world.effects("prompt"), ["prompt greet"]);
+    assert_eq!(callers.world.effects("resources/"), ["resources/read db://secret"]);
+    assert_eq!(ask(bob, "resources/read", "db://x")["result"]["contents"][0]["text"], "here");
+}
+
+#[test]
+fn a_resource_that_fits_a_template_is_known() {
+    let rules = "[[permissions.rules]]\ndeny = [\"db://secret*\"]\nsubjects = [\"bob\"]\n";
+    for template in ["db://{table}/{id}", "{any}"] {
+        let speaks = format!("both tpl:{template}");
+        let callers = Callers::before(&[("a", speaks.as_str())], rules);
+        let read = |uri: &str| {
+            callers.ask_of(&callers.bob, "resources/read", uri, json!({"uri": uri}), json!({}))
+        };
+        assert_eq!(read("db://x/1")["result"]["contents"][0]["text"], "here", "{template}");
+        assert_eq!(read("db://secret/1")["error"]["code"], -32602, "{template}");
+    }
+}
+
+#[test]
+fn without_rules_the_only_server_may_have_what_it_does_not_list() {
+    let callers = Callers::before(&[("a", "both res:db://x")], "");
+    let alice = callers.alice.as_str();
+    let reference = json!({"type": "ref/prompt", "name": "unlisted"});
+    let params = json!({"ref": reference, "argument": {"name": "who", "value": "w"}});
+    let completed = callers.ask_of(alice, "completion/complete", "", params, json!({}));
+    assert_eq!(completed["result"]["completion"]["values"], json!(["world"]), "{completed}");
+    // What it does not have, it says in its own words.
+    let (uri, name) = (json!({"uri": "db://y"}), json!({"name": "unlisted"}));
+    let read = callers.ask_of(alice, "resources/read", "db://y", uri, json!({}));
+    assert_eq!(read["error"]["message"], "the server has no such resource", "{read}");
+    let prompt = callers.ask_of(alice, "prompts/get", "unlisted", name, json!({}));
+    assert_eq!(prompt["error"]["message"], "the server has no such prompt", "{prompt}");
 }
 
 #[test]
@@ -277,6 +388,84 @@ fn a_server_that_does_not_list_is_in_nobodys_way() {
 }
 
 #[test]
+fn what_a_server_lists_for_one_caller_is_nothing_to_another() {
+    let callers = Callers::before(&[("good", "both"), ("mine", "older jealous has:hers")], "");
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let has = |who: &str, name: &str| callers.tools(who).iter().any(|known| known == name);
+    assert!(has(alice, "hers") && has(alice, "mine__append"));
+    for _ in 0..2 {
+        assert!(!has(bob, "hers") && !has(bob, "mine__append"));
+        assert!(has(bob, "good__append"), "the other one is there");
+    }
+    assert!(has(alice, "hers"));
+}
+
+/// The URIs of all resources that a caller sees.
+fn resources(callers: &Callers, who: &str) -> Vec<String> {
+    let (mut uris, mut params) = (Vec::new(), json!({}));
+    loop {
+        let page = callers.ask_of(who, "resources/list", "", params, json!({}));
+        let resources = page["result"]["resources"].as_array().unwrap_or_else(|| panic!("{page}"));
+        uris.extend(resources.iter().map(|one| one["uri"].as_str().unwrap().to_owned()));
+        match &page["result"]["nextCursor"] {
+            Value::Null => return uris,
+            cursor => params = json!({"cursor": cursor}),
+        }
+    }
+}
+
+#[test]
+fn what_is_listed_of_resources_can_be_read_and_nothing_else() {
+    let rules = "[[permissions.rules]]\nallow = [\"shop__*\"]\nsubjects = [\"bob\"]\n\
+                 [[permissions.rules]]\ndeny = [\"shop__db://secret*\"]\nsubjects = [\"bob\"]\n";
+    let shop = "both res:db://x res:db://secret/1";
+    let callers = Callers::before(&[("shop", shop), ("other", "both res:db://y")], rules);
+    let bob = callers.bob.as_str();
+    assert_eq!(resources(&callers, bob), ["db://x"]);
+    let session = callers.begin(bob);
+    let read =
+        |uri: &str| callers.ask_of(bob, "resources/read", uri, json!({"uri": uri}), json!({}));
+    let complete = |uri: &str| {
+        let reference = json!({"type": "ref/resource", "uri": uri});
+        let params = json!({"ref": reference, "argument": {"name": "a", "value": "w"}});
+        callers.ask_of(bob, "completion/complete", "", params, json!({}))
+    };
+    let follow =
+        |uri: &str| callers.ask_in(bob, &session, "resources/subscribe", json!({"uri": uri}));
+    assert_eq!(read("db://x")["result"]["contents"][0]["text"], "here");
+    assert!(complete("db://x")["result"].is_object());
+    assert!(follow("db://x")["result"].is_object());
+    let effects = || {
+        let kinds = ["resources/", "complete"].map(|kind| callers.world.effects(kind));
+        kinds.concat()
+    };
+    let before = effects();
+    assert_eq!(before.len(), 3, "{before:?}");
+    for (asked, unknown) in [
+        (&read as &dyn Fn(&str) -> Value, read("db://never")),
+        (&complete, complete("db://never")),
+        (&follow, follow("db://never")),
+    ] {
+        assert!(unknown["error"].is_object(), "{unknown}");
+        for uri in ["db://secret/1", "db://y"] {
+            assert_eq!(asked(uri), unknown, "{uri}");
+        }
+    }
+    assert_eq!(effects(), before);
+    let wanted = json!({"resourceSubscriptions": ["db://x", "db://secret/1", "db://y"]});
+    let _listening = callers.listen_to(bob, &wanted.to_string());
+    until("both are listened to", || callers.world.effects("listen").len() == 2);
+    let read = |line: &String| -> Value {
+        serde_json::from_str(line.strip_prefix("listen ").unwrap()).unwrap()
+    };
+    let heard: Vec<_> = callers.world.effects("listen").iter().map(read).collect();
+    // Each of them is asked for what may be used there, whoever has it.
+    for uris in [json!(["db://x", "db://y"]), json!([])] {
+        assert!(heard.contains(&json!({"resourceSubscriptions": uris})), "{heard:?}");
+    }
+}
+
+#[test]
 fn what_a_subscription_is_about_is_read_by_all_in_one_way() {
     let rules = "[[permissions.rules]]\ndeny = [\"secret:*\"]\nsubjects = [\"bob\"]\n";
     let callers = Callers::before(&[("a", "newest")], rules);
@@ -301,8 +490,46 @@ fn what_a_subscription_is_about_is_read_by_all_in_one_way() {
 }
 
 #[test]
+fn what_an_older_client_says_goes_to_whom_it_concerns() {
+    let world = World::with(Sandbox::new());
+    let servers = commands(&world, &[("a", "older token:one"), ("b", "older token:two")]);
+    let flags: Vec<_> = servers.iter().flat_map(|one| ["--upstream", one.as_str()]).collect();
+    let flags = [&["--no-demo"], flags.as_slice()].concat();
+    let can = json!({"elicitation": {}, "roots": {"listChanged": true}});
+    let mut client = Client::start(&world.sandbox, &flags, Era::Older, can);
+    let call = client.send("tools/call", json!({"name": "b__confirm", "arguments": {"what": "x"}}));
+    let asked = client.receive();
+    assert_eq!(asked["params"]["_meta"]["progressToken"], "two", "{asked}");
+    let tell = |client: &mut Client, method: &str, params: Value| {
+        let method = format!("notifications/{method}");
+        client.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    };
+    // What nobody asked to hear, and what nobody is known for, is for neither.
+    for token in ["one", "never", "two"] {
+        tell(&mut client, "progress", json!({"progressToken": token, "progress": 1}));
+    }
+    tell(&mut client, "something/else", json!({}));
+    // What is said after the answer concerns nobody any more.
+    until("it has heard it", || !world.effects("told two").is_empty());
+    tell(&mut client, "roots/list_changed", json!({}));
+    client.write(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}}));
+    let answer = client.receive();
+    assert_eq!((&answer["id"], text(&answer["result"])), (&json!(call), "confirmed"));
+    until("both have heard it", || world.effects("told").len() >= 3);
+    let mut told = world.effects("told");
+    told.sort();
+    let roots = "notifications/roots/list_changed";
+    let expected = [
+        format!("told one {roots}"),
+        "told two notifications/progress".to_owned(),
+        format!("told two {roots}"),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn two_servers_of_one_name_are_refused() {
-    let world = super::World::with(crate::support::Sandbox::new());
+    let world = World::with(Sandbox::new());
     let refused = world.sandbox.run("serve --no-demo --upstream a=x --upstream a=y");
     assert_ne!(refused.code, 0);
     assert!(refused.stderr.contains("two upstreams are called `a`"), "{refused:?}");

@@ -14,6 +14,9 @@ use crate::support::Sandbox;
 /// More than anything here takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
+/// When a call becomes a task.
+const SLOW_AFTER: Duration = Duration::from_secs(2);
+
 fn knows_tasks() -> Value {
     json!({"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}})
 }
@@ -75,6 +78,21 @@ fn a_call_that_is_fast_or_whose_client_knows_no_tasks_is_none() {
 }
 
 #[test]
+fn the_connection_of_a_call_that_takes_long_is_kept_alive() {
+    let callers = Callers::before(&[("up", "both")], "");
+    let begun = Instant::now();
+    // Something is said every 15 seconds: first that there will be events, then a comment.
+    let mut stream = callers.begin_to_ask(&callers.alice, "append", append(31_000));
+    let answer = crate::streams::server::read(&mut stream);
+    assert!(begun.elapsed() >= Duration::from_secs(31), "{answer:?}");
+    assert_eq!(answer.headers["content-type"], "text/event-stream");
+    let body = String::from_utf8(answer.body).unwrap();
+    let (comments, answer) = body.split_once("data: ").unwrap_or_else(|| panic!("{body}"));
+    assert_eq!(comments, ":\n\n");
+    assert!(answer.contains("appended"), "{answer}");
+}
+
+#[test]
 fn a_task_asks_and_goes_on() {
     let world = World::new();
     world.sandbox.write("handback.toml", "[[gateway.tools]]\ntools = \"confirm\"\nlong = true\n");
@@ -91,6 +109,51 @@ fn a_task_asks_and_goes_on() {
     let (told, _) = until(&mut client, &task, &["completed", "failed"]);
     assert_eq!(text(&told["result"]), "confirmed upstream-state:x", "{told}");
     assert_eq!(world.effects("confirm"), ["confirm upstream-state:x accept"]);
+}
+
+/// Of a server that is being started nobody knows yet whether it makes tasks itself.
+#[test]
+fn the_time_to_a_task_runs_while_the_server_is_started() {
+    let world = World::speaking("both gated");
+    let mut client = world.client_with(Era::Newest, &[], knows_tasks());
+    world.sandbox.write("record.gate", "");
+    let id = client.send("tools/call", append(600_000));
+    world.until_effect("held server/discover");
+    std::thread::sleep(SLOW_AFTER + Duration::from_secs(1));
+    std::fs::remove_file(world.sandbox.path("record.gate")).unwrap();
+    let opened = Instant::now();
+    let told = client.receive();
+    assert_eq!(told["id"], id, "{told}");
+    task_of(&told["result"]);
+    assert!(opened.elapsed() < SLOW_AFTER, "{:?}", opened.elapsed());
+}
+
+#[test]
+fn what_a_caller_may_not_make_becomes_no_task() {
+    let rules = "[[gateway.tools]]\ntools = \"append\"\nlong = true\n\
+                 [[permissions.rules]]\ndeny = [\"a__append\"]\nsubjects = [\"bob\"]\n\
+                 [limits]\ncalls_per_caller = 1\n";
+    let callers = Callers::before(&[("a", "both"), ("b", "both")], rules);
+    let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    let ask = |who: &str, tool: &str, key: Option<&str>| {
+        let mut call = append(600_000);
+        call["name"] = tool.into();
+        key.into_iter().for_each(|key| call["_meta"]["dev.handback/idempotency-key"] = key.into());
+        callers.ask_of(who, "tools/call", tool, call, knows_tasks())
+    };
+    // One that it may not use is one that is not there.
+    let denied = ask(bob, "a__append", None);
+    assert_eq!(denied["error"]["code"], -32602, "{denied}");
+    assert_eq!(denied, ask(bob, "a__never", None));
+    let wrong = ask(alice, "a__append", Some("no key: it has spaces"));
+    assert_eq!(wrong["result"]["_meta"]["dev.handback/reason"], "bad_key", "{wrong}");
+    // Its limits count before there is a task.
+    task_of(&ask(alice, "a__append", None)["result"]);
+    let busy = ask(alice, "a__append", None);
+    assert_eq!(busy["result"]["_meta"]["dev.handback/reason"], "busy", "{busy}");
+    task_of(&ask(bob, "b__append", None)["result"]);
+    callers.world.until_effect("append");
+    assert!(callers.world.effects("append").len() <= 2);
 }
 
 #[test]
@@ -232,12 +295,17 @@ fn the_result_of_a_servers_own_task_is_held_once() {
 }
 
 /// A server of the older era over HTTP, which is ended when it is dropped.
-struct OlderWeb(Child);
+pub(super) struct OlderWeb(Child);
 
 impl OlderWeb {
     /// It, and where it is.
     fn start(world: &World) -> (Self, String) {
-        world.sandbox.write("older_web.py", include_str!("older_web.py"));
+        Self::running(world, include_str!("older_web.py"))
+    }
+
+    /// The same of a program that prints its port.
+    pub(super) fn running(world: &World, program: &str) -> (Self, String) {
+        world.sandbox.write("older_web.py", program);
         let mut process = Command::new("/usr/bin/env")
             .args(["PATH=/usr/local/bin:/usr/bin:/bin", "python3"])
             .args([world.sandbox.path("older_web.py"), world.sandbox.path("record")])
@@ -335,11 +403,31 @@ fn the_name_of_a_task_is_given_to_who_holds_as_much_as_may_be() {
     let full = callers.ask(alice, "document", json!({"arguments": {"bytes": 900_000}}));
     assert_eq!(full["result"]["_meta"]["dev.handback/reason"], "not_held", "{full}");
     // More than fit into what is left.
-    for _ in 0..60 {
-        let call = json!({"name": "chore", "arguments": {"bytes": 10}});
+    for bytes in 0..60 {
+        let call = json!({"name": "chore", "arguments": {"bytes": bytes}});
         let called = callers.ask_of(alice, "tools/call", "chore", call, knows_tasks());
         task_of(&called["result"]);
     }
+}
+
+#[test]
+fn a_task_of_a_server_has_one_id_for_its_caller() {
+    let callers = Callers::before(&[("up", "newest tasks")], "");
+    let task = |who: &str, bytes: usize| {
+        let key = json!({"dev.handback/idempotency-key": bytes.to_string()});
+        let call = json!({"name": "chore", "arguments": {"bytes": bytes}, "_meta": key});
+        let called = callers.ask_of(who, "tools/call", "chore", call, knows_tasks());
+        (task_of(&called["result"]), called["result"]["_meta"]["dev.handback/replayed"] == true)
+    };
+    let (first, is_replay) = task(&callers.alice, 10);
+    assert!(!is_replay);
+    assert_eq!(task(&callers.alice, 10), (first.clone(), true), "a replay is of the same task");
+    assert_ne!(task(&callers.alice, 11).0, first);
+    let other = task(&callers.bob, 10).0;
+    assert_ne!(other, first);
+    let told =
+        callers.ask_of(&callers.bob, "tasks/get", &first, json!({"taskId": first}), knows_tasks());
+    assert_eq!(told["error"]["data"]["reason"], "invalid", "{told}");
 }
 
 #[test]
@@ -365,4 +453,62 @@ fn who_has_read_the_result_of_a_task_has_its_answer() {
     let (told, _) = until(&mut client, &another, &["completed"]);
     assert!(told["result"]["_meta"]["dev.handback/replayed"].is_null(), "{told}");
     assert_eq!(world.effects("append").len(), 2);
+}
+
+#[test]
+fn who_may_not_use_a_tool_any_more_has_none_of_its_tasks() {
+    let upstreams = [("up", "newest tasks"), ("plain", "both")];
+    let long = "[[gateway.tools]]\ntools = \"append\"\nlong = true\n";
+    let callers = Callers::before(&upstreams, long);
+    let alice = callers.alice.clone();
+    let chore = json!({"name": "chore", "arguments": {"bytes": 10}});
+    let of_server = callers.ask_of(&alice, "tools/call", "chore", chore, knows_tasks());
+    let mut call = append(0);
+    call["name"] = "plain__append".into();
+    let own = callers.ask_of(&alice, "tools/call", "plain__append", call, knows_tasks());
+    let tasks = [task_of(&of_server["result"]), task_of(&own["result"])];
+    let about = |callers: &Callers, method: &str, task: &str| {
+        let params = json!({"taskId": task, "inputResponses": {}});
+        callers.ask_of(&alice, method, task, params, knows_tasks())
+    };
+    for task in &tasks {
+        let begun = Instant::now();
+        while about(&callers, "tasks/get", task)["result"]["status"] != "completed" {
+            assert!(begun.elapsed() < LONG);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    // By the names that their servers have for the tools.
+    let denied = "[[permissions.rules]]\ndeny = [\"chore\", \"append\"]\nsubjects = [\"alice\"]\n";
+    let callers = callers.now_with(&upstreams, &format!("{long}{denied}"));
+    let before = callers.world.effects("state").len();
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        for (task, never) in tasks.iter().zip([
+            format!("t{:032x}", 1),
+            handback_token::Handle::generate(&mut rand::rng()).to_string(),
+        ]) {
+            let refused = about(&callers, method, task);
+            assert_eq!(refused["error"]["data"]["reason"], "invalid", "{method}: {refused}");
+            assert_eq!(refused, about(&callers, method, &never), "{method}");
+        }
+    }
+    assert_eq!(callers.world.effects("state").len(), before, "no server was asked");
+    // It is there for who may.
+    let callers = callers.now_with(&upstreams, long);
+    for task in &tasks {
+        let told = about(&callers, "tasks/get", task);
+        assert_eq!(told["result"]["status"], "completed", "{told}");
+    }
+}
+
+#[test]
+fn what_is_configured_for_a_tool_holds_for_its_tasks_by_every_name() {
+    let rule = "[[gateway.tools]]\ntools = \"chore\"\nbudget = \"unlimited\"\n";
+    let callers = Callers::before(&[("a", "newest tasks"), ("b", "newest tasks")], rule);
+    let alice = callers.alice.as_str();
+    let call = json!({"name": "b__chore", "arguments": {"bytes": 100_000}});
+    let called = callers.ask_of(alice, "tools/call", "b__chore", call, knows_tasks());
+    let task = task_of(&called["result"]);
+    let told = callers.ask_of(alice, "tasks/get", &task, json!({"taskId": task}), knows_tasks());
+    assert_eq!(text(&told["result"]["result"]).len(), 100_000);
 }

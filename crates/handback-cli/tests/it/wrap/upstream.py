@@ -4,10 +4,12 @@ The file that its first argument names gets a line for every effect. The second 
 speaks: `older`, `newest` or `both`; one that is `mute` hears everything and says nothing. What it is
 asked to do wrong, it does wrong.
 
-Words behind that say more: `has:NAME`, a tool of that name; `gated`, it says what it is once there is
+Words behind that say more: `has:NAME`, a tool of that name; `res:URI` and `tpl:TEMPLATE`, a resource
+and a template of them; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
-is; `tasks`, it makes tasks; `deaf`, it never lists anything; `open`, a tool that shows its environment; `odd`, one with schemas that are elsewhere; `brief`, it says what it is and
+is; `tasks`, it makes tasks; `token:TOKEN`, it wants to hear
+under that token how far its questions are, and writes down what it is told; `deaf`, it never lists anything; `jealous`, of its processes only the one that was greeted first does; `open`, a tool that shows its environment; `odd`, one with schemas that are elsewhere; `brief`, it says what it is and
 ends over the next question; `stubborn`, it starts another program, writes down the processes of both,
 and neither ends with its input nor when it is asked to.
 """
@@ -26,6 +28,8 @@ GATE = RECORD + ".gate"
 LOCK = threading.Lock()
 WAITING = {}
 DISCOVERED = []
+FIRST = []
+TOKEN = [word[6:] for word in MORE if word.startswith("token:")]
 
 
 def say(message):
@@ -69,6 +73,8 @@ TOOLS = [
     tool("take_back", {}),
 ]
 TOOLS += [tool(word[4:], {}) for word in MORE if word.startswith("has:")]
+RESOURCES = [{"uri": word[4:], "name": word} for word in MORE if word.startswith("res:")]
+TEMPLATES = [{"uriTemplate": word[4:], "name": word} for word in MORE if word.startswith("tpl:")]
 if "tasks" in MORE:
     TOOLS.append(tool("chore", {"bytes": NUMBER}))
 if "open" in MORE:
@@ -177,6 +183,7 @@ def confirm(arguments, params, modern):
         record(f"confirm {state} {answer.get('action')}")
         return text("confirmed " + str(state))
     record("asks")
+    time.sleep(arguments.get("delay_ms", 0) / 1000)
     answer = ask("elicitation/create", {"message": question, "requestedSchema": {"type": "object", "properties": {}}})
     if "error" in answer:
         record(f"refused {answer['error']['code']}")
@@ -185,6 +192,8 @@ def confirm(arguments, params, modern):
 
 
 def ask(method, params):
+    if TOKEN:
+        params = {**params, "_meta": {"progressToken": TOKEN[0]}}
     number = f"s{len(WAITING) + 1}"
     waiting = WAITING[number] = [threading.Event(), None]
     say({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
@@ -222,6 +231,10 @@ def wrong(how):
         os._exit(3)
     elif how == "error":
         raise Refused({"code": -32001, "message": "no such order", "data": {"trace": "x" * 7_000_000}})
+    elif how.startswith("refuse "):
+        raise Refused({"code": -32001, "message": "no such order", "data": json.loads(how[7:])})
+    elif how == "null":
+        return {**text("wrong null"), "_meta": None}
     elif how == "never":
         time.sleep(3600)
     return text("wrong " + how)
@@ -258,6 +271,27 @@ def task(method, number):
     return {"resultType": "complete", "taskId": number, "status": "completed", "result": done}
 
 
+def listed(method, cursor):
+    if method == "tools/list":
+        return page(cursor)
+    if method == "prompts/list":
+        return {"prompts": [{"name": "greet"}]}
+    if not RESOURCES and not TEMPLATES:
+        return None
+    return {"resources": RESOURCES} if method == "resources/list" else {"resourceTemplates": TEMPLATES}
+
+
+def resource(method, uri):
+    if not RESOURCES and not TEMPLATES:
+        return None
+    record(f"{method} {uri}")
+    if method != "resources/read":
+        return {}
+    if not TEMPLATES and not any(known["uri"] == uri for known in RESOURCES):
+        raise Refused({"code": -32002, "message": "the server has no such resource"})
+    return {"contents": [{"uri": uri, "text": "here"}]}
+
+
 def answer(message):
     method, params = message["method"], message.get("params") or {}
     meta = params.get("_meta") or {}
@@ -270,6 +304,11 @@ def answer(message):
         return None
     if method == "initialize":
         record("hello " + ",".join(sorted(params.get("capabilities") or {})))
+        try:
+            os.close(os.open(RECORD + ".first", os.O_CREAT | os.O_EXCL))
+            FIRST.append(True)
+        except FileExistsError:
+            pass
         return {
             "protocolVersion": params["protocolVersion"],
             "capabilities": {"tools": {"listChanged": True}, "logging": {}, "prompts": {}, "completions": {}},
@@ -297,14 +336,25 @@ def answer(message):
         return {}
     if "deaf" in MORE and method.endswith("/list"):
         time.sleep(3600)
+    if "jealous" in MORE and method.endswith("/list") and not FIRST:
+        raise Refused({"code": -32000, "message": "not for you"})
     if method == "subscriptions/listen":
         record("listen " + json.dumps(params.get("notifications")))
         return None
-    if method in ("tools/list", "prompts/list"):
-        result = page(params.get("cursor")) if method == "tools/list" else {"prompts": [{"name": "greet"}]}
-        return {**result, "resultType": "complete", "ttlMs": 0, "cacheScope": "public"} if modern else result
+    if method.endswith("/list"):
+        result = listed(method, params.get("cursor"))
+        if result is None or not modern:
+            return result
+        return {**result, "resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+    if method.startswith("resources/"):
+        return resource(method, params.get("uri"))
+    if method == "prompts/get":
+        record("prompt " + params["name"])
+        if params["name"] != "greet":
+            raise Refused({"code": -32602, "message": "the server has no such prompt"})
+        return {"messages": []}
     if method == "completion/complete":
-        record("complete " + str(params["ref"].get("name")))
+        record("complete " + str(params["ref"].get("name") or params["ref"].get("uri")))
         result = {"completion": {"values": ["world"]}}
         return {**result, "resultType": "complete"} if modern else result
     if method == "tools/call" and "id" in params.get("task", {}):
@@ -331,6 +381,9 @@ def serve(message):
         say(f'{{"jsonrpc":"2.0","id":{number},"result":{result}}}')
     else:
         say({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        if result == {**result, **text("wrong again")}:
+            say({"jsonrpc": "2.0", "id": message["id"], "result": {**result, **text("a second answer")}})
+            say({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32001, "message": "a third"}})
 
 
 record("start")
@@ -350,6 +403,8 @@ for line in sys.stdin:
         continue
     if message["method"] == "notifications/cancelled":
         record("cancelled")
+    elif TOKEN and "id" not in message and message["method"] != "notifications/initialized":
+        record(f"told {TOKEN[0]} {message['method']}")
     if "id" in message:
         threading.Thread(target=serve, args=(message,), daemon=True).start()
 while "stubborn" in MORE:

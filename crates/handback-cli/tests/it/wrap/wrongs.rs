@@ -1,5 +1,6 @@
 //! Servers that do what they should not.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +20,41 @@ fn what_nobody_understands_is_passed_over() {
             assert_eq!(text(&result), format!("wrong {how}"));
         }
         assert!(client.close().success());
+    }
+}
+
+#[test]
+fn of_two_answers_to_one_question_the_first_is_the_answer() {
+    for speaks in ["both", "older", "newest"] {
+        for era in ERAS {
+            let world = World::speaking(speaks);
+            let mut client = world.client(era);
+            let mut expected = BTreeMap::new();
+            for number in 0..4 {
+                let calls = [
+                    ("slow", json!({"text": number.to_string(), "delay_ms": 300})),
+                    ("wrong", json!({"how": "again"})),
+                    ("look", json!({"text": number.to_string()})),
+                ];
+                for (tool, arguments) in calls {
+                    let call = json!({"name": tool, "arguments": arguments});
+                    let answer = match tool {
+                        "slow" => format!("slow {number}"),
+                        "wrong" => "wrong again".to_owned(),
+                        _ => number.to_string(),
+                    };
+                    expected.insert(client.send("tools/call", call), answer);
+                }
+            }
+            // As many answers as questions, each to its own.
+            while !expected.is_empty() {
+                let told = client.receive();
+                let wanted = expected.remove(&told["id"].as_u64().unwrap());
+                assert_eq!(wanted.as_deref(), Some(text(&told["result"])), "{told}");
+            }
+            assert_eq!(text(&client.call("look", &json!({"text": "x"}))), "x");
+            assert!(client.close().success());
+        }
     }
 }
 
