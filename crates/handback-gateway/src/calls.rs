@@ -24,9 +24,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::bound::Budget;
-use crate::catalog::{Catalog, OWN, Tool};
+use crate::catalog::{Catalog, OWN, Schema, Tool};
 use crate::gateway::Gateway;
-use crate::hold::{Cutting, Holding, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
+use crate::hold::{Cutting, Holding, NOT_HELD, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
 use crate::hop::{HopTask, with_text};
 use crate::mirror::{Headers, arguments_of};
 use crate::options::ToolNames;
@@ -40,6 +40,10 @@ use crate::words::{self, INVALID_PARAMS, Refused};
 /// The first byte of what is remembered of a round: the upstream gave no state, or this one.
 const NO_STATE: u8 = 0;
 const STATE: u8 = 1;
+
+/// Why held values are not put into arguments that nobody can check.
+const UNCHECKED: &str = "the arguments: held values are checked by the input schema of the tool, and that \
+     of this one cannot be used: pass them as they are";
 
 /// Where a call goes.
 pub(crate) struct Target {
@@ -446,7 +450,8 @@ impl Gateway {
             return Ok(None);
         }
         let catalog = self.catalog(talk).await;
-        let schema = catalog.tool(&asked.name).and_then(|tool| tool.input.clone());
+        let schema = catalog.tool(&asked.name).map_or(Schema::None, |tool| tool.input.clone());
+        let is_unusable = schema.is_unusable();
         let options = self.options();
         let (owner, held) = (talk.caller.principal().clone(), entered.held().clone());
         let (revocations, now_ms) = (entered.revocations().clone(), entered.now_ms());
@@ -455,8 +460,11 @@ impl Gateway {
             Rules { allowed: options.directions.clone(), bytes_max: options.reference_bytes_max };
         let text = arguments.to_owned();
         let resolve = move || {
-            let call =
-                Call { upstream: &upstream, tool: &tool, rules: &rules, schema: schema.as_deref() };
+            let schema = match &schema {
+                Schema::Usable(validator) => Some(&**validator),
+                Schema::None | Schema::Unusable => None,
+            };
+            let call = Call { upstream: &upstream, tool: &tool, rules: &rules, schema };
             let mut held = HeldValues::of(&owner, &held, &revocations, now_ms);
             let resolution = resolve(&text, &call, &mut held)?;
             Ok::<_, ReferenceError>((resolution.arguments.into_owned(), resolution.resolved))
@@ -472,6 +480,9 @@ impl Gateway {
             entered.note_reason(error.reason());
             Refused::from(error)
         })?;
+        if is_unusable && !resolved.is_empty() {
+            return Err(Refusal::BadArguments(UNCHECKED.to_owned()).into());
+        }
         for one in &resolved {
             self.pipeline().metrics().referenced_bytes.add(one.bytes);
             entered.passed(serde_json::to_value(one).unwrap_or_default());
@@ -489,7 +500,7 @@ impl Gateway {
         let catalog = self.catalog(talk).await;
         let cutting = Cutting {
             reader: catalog.shown_own(self.own(), READER).to_owned(),
-            output: catalog.tool(&holding.tool).and_then(|tool| tool.output.clone()),
+            output: catalog.tool(&holding.tool).and_then(|tool| tool.output.of_parts()),
         };
         let bytes = raw.size_bytes();
         let json = holding.hold(raw, cutting).await?;
@@ -524,7 +535,7 @@ impl Gateway {
         entered: &Entered,
         made: &Made,
     ) -> Result<(Option<String>, Answer), Refusal> {
-        let Made { relayed: Relayed { json, is_error, round }, is_replay, .. } = made;
+        let Made { relayed: Relayed { json, is_error, round, .. }, is_replay, .. } = made;
         if *is_error {
             let json = if *is_replay { replay::error(json) } else { json.clone() };
             return Ok((None, Answer::Error(json)));
@@ -545,7 +556,7 @@ impl Gateway {
         } else if talk.era == Era::Modern && says(&json, b"taskId") {
             json = self.with_task(talk, asked, json).await?;
         } else if let Some(session) = talk.session.as_ref().filter(|_| says(&json, b"taskId")) {
-            session.remember_task(&json);
+            session.remember_task(&asked.name, &json);
         }
         if *is_replay {
             json = replay::answer(json, talk.caller.principal(), entered).await;
@@ -666,12 +677,14 @@ impl Work {
                 Some(holding) => holding.error(json),
                 None => json,
             };
-            Relayed { json, is_error: true, round: None }
+            Relayed { json, is_error: true, round: None, reason: None }
         };
         match answered {
             Ok(Answer::Result(raw)) => self.taken(raw).await,
             Ok(Answer::Error(json)) => Ok(failed(json)),
             Err(LineError::TooLarge) => Err(Failure::TooLarge),
+            // The answer was there.
+            Err(LineError::Disk) => Ok(self.instead(NOT_HELD, "not_held")),
             // In the words of the server: it may be made again, with other headers.
             Err(LineError::Mismatch(json)) => Err(Failure::NothingHappened(failed(json))),
             Err(error) if error.nothing_happened() => {
@@ -686,19 +699,16 @@ impl Work {
 
     async fn taken(self, raw: Raw) -> Result<Relayed, Failure> {
         // What the client is to answer is no result: a part of it would be of no use.
-        let asks = raw.in_memory().is_some_and(asks);
+        let asks = raw.in_memory().is_some_and(|json| asks(json));
         let json = match &self.holding {
             Some(holding) if holding.is_over(&raw) && !asks => {
                 match self.gateway.held_instead(&self.talk, holding, raw).await {
-                    Ok(json) if self::asks(&json) => {
-                        let why = "the server asks more than can be passed on";
-                        return Ok(relayed_of(words::tool_error(self.talk.era, why, "too_large")));
-                    }
                     Ok(json) => json,
                     Err(NotHeld::Failed(failure)) => return Err(failure),
-                    Err(NotHeld::Refused(why)) => {
-                        let told = words::tool_error(self.talk.era, &why, "not_held");
-                        return Ok(relayed_of(told));
+                    Err(NotHeld::Refused(why)) => return Ok(self.instead(&why, "not_held")),
+                    Err(NotHeld::Asks) => {
+                        let why = "the server asks more than can be passed on";
+                        return Ok(self.instead(why, "too_large"));
                     }
                 }
             }
@@ -713,7 +723,7 @@ impl Work {
         };
         let asks = says(&json, b"requestState") || says(&json, b"input_required");
         let round = asks.then(|| self.round(&json)).flatten();
-        Ok(Relayed { json, is_error: false, round })
+        Ok(Relayed { json, is_error: false, round, reason: None })
     }
 
     /// The id of the round that a result asks for.
@@ -731,19 +741,24 @@ impl Work {
         if !error.nothing_happened() {
             message.push_str(": whether it did what was asked is not known");
         }
+        self.instead(&message, reason)
+    }
+
+    /// What the client is told in the place of an answer.
+    fn instead(&self, message: &str, reason: &'static str) -> Relayed {
         let answer = match self.holding {
-            Some(_) => words::tool_error(self.talk.era, &message, reason),
+            Some(_) => words::tool_error(self.talk.era, message, reason),
             None => {
                 let data = serde_json::json!({"reason": reason});
-                words::refused(words::INTERNAL_ERROR, &message, Some(data))
+                words::refused(words::INTERNAL_ERROR, message, Some(data))
             }
         };
-        relayed_of(answer)
+        Relayed { reason: Some(reason.to_owned()), ..relayed_of(answer) }
     }
 }
 
 /// Whether a result asks the client something.
-fn asks(json: &Bytes) -> bool {
+pub(crate) fn asks(json: &[u8]) -> bool {
     let read = || {
         let raw: &RawValue = serde_json::from_slice(json).ok()?;
         Some(Object::read(raw).ok()?.text("resultType")? == "input_required")
@@ -756,9 +771,9 @@ fn relayed_of(answer: Answer) -> Relayed {
     match answer {
         Answer::Result(raw) => {
             let json = raw.in_memory().cloned().unwrap_or_default();
-            Relayed { json, is_error: false, round: None }
+            Relayed { json, is_error: false, round: None, reason: None }
         }
-        Answer::Error(json) => Relayed { json, is_error: true, round: None },
+        Answer::Error(json) => Relayed { json, is_error: true, round: None, reason: None },
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -265,11 +265,51 @@ pub(crate) struct Tool {
     /// What it promises of being called twice.
     pub(crate) class: ToolClass,
     /// What its arguments fit.
-    pub(crate) input: Option<Arc<Validator>>,
+    pub(crate) input: Schema,
     /// What its structured results fit.
-    pub(crate) output: Option<Arc<Validator>>,
+    pub(crate) output: Schema,
     /// Those of its arguments that go in headers as well.
     pub(crate) mirrored: Arc<Mirrored>,
+}
+
+/// What values of a tool have to fit.
+#[derive(Clone, Debug)]
+pub(crate) enum Schema {
+    /// The tool says nothing of it.
+    None,
+    /// This.
+    Usable(Arc<Validator>),
+    /// What it says cannot be checked: it refers to what is elsewhere, or is no schema.
+    Unusable,
+}
+
+impl Schema {
+    fn read(schema: Option<&Value>) -> Self {
+        match schema {
+            None | Some(Value::Null) => Self::None,
+            Some(schema) => match jsonschema::validator_for(schema) {
+                Ok(validator) => Self::Usable(Arc::new(validator)),
+                Err(_) => Self::Unusable,
+            },
+        }
+    }
+
+    /// What a part of a value fits. By what cannot be checked, none does.
+    pub(crate) fn of_parts(&self) -> Option<Arc<Validator>> {
+        static NOTHING: LazyLock<Arc<Validator>> = LazyLock::new(|| {
+            let nothing = jsonschema::validator_for(&Value::Bool(false));
+            Arc::new(nothing.expect("`false` is a schema"))
+        });
+        match self {
+            Self::None => None,
+            Self::Usable(validator) => Some(Arc::clone(validator)),
+            Self::Unusable => Some(Arc::clone(&NOTHING)),
+        }
+    }
+
+    pub(crate) const fn is_unusable(&self) -> bool {
+        matches!(self, Self::Unusable)
+    }
 }
 
 impl Catalog {
@@ -360,7 +400,14 @@ impl Catalog {
         self.resources = resources;
         self.templates = templates;
         for (which, name, shown, item) in self.name(gateway, List::Tools, tools) {
-            self.tools.insert(shown, Tool::read(which, name, &item));
+            let tool = Tool::read(which, name, &item);
+            for (member, schema) in [("inputSchema", &tool.input), ("outputSchema", &tool.output)] {
+                if schema.is_unusable() && gateway.is_first_fault(which, &tool.name, member) {
+                    let (upstream, tool) = (gateway.name_of(which), &tool.name);
+                    tracing::warn!(upstream, tool, member, "a schema cannot be used");
+                }
+            }
+            self.tools.insert(shown, tool);
         }
         for (which, name, shown, _) in self.name(gateway, List::Prompts, prompts) {
             self.prompts.insert(shown, (which, name));
@@ -496,10 +543,7 @@ impl Tool {
         } else {
             ToolClass::Unknown
         };
-        let schema = |member: &str| {
-            let schema = item.get(member).filter(|schema| schema.is_object())?;
-            jsonschema::validator_for(schema).ok().map(Arc::new)
-        };
+        let schema = |member: &str| Schema::read(item.get(member));
         let (input, output) = (schema("inputSchema"), schema("outputSchema"));
         let mirrored = Arc::new(Mirrored::read(item.get("inputSchema")));
         Self { which, name, class, input, output, mirrored }
@@ -514,7 +558,28 @@ pub(crate) fn member(item: &[u8], name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Catalog;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schema_that_cannot_be_used_is_not_none() {
+        let read = |item: Value| Tool::read(0, "t".to_owned(), &Bytes::from(item.to_string()));
+        let tool = read(json!({"inputSchema": {"type": "object"}}));
+        assert!(matches!(tool.input, Schema::Usable(_)) && matches!(tool.output, Schema::None));
+        assert!(tool.output.of_parts().is_none());
+        for schema in [
+            json!({"$ref": "https://schemas.invalid/x"}),
+            json!({"properties": {"a": {"pattern": "(?<=x)["}}}),
+            json!({"type": "nonsense"}),
+            json!("object"),
+        ] {
+            let tool = read(json!({"inputSchema": schema, "outputSchema": schema}));
+            assert!(tool.input.is_unusable() && tool.output.is_unusable(), "{schema}");
+            let parts = tool.output.of_parts().unwrap();
+            assert!(!parts.is_valid(&json!({})) && !parts.is_valid(&json!(null)));
+        }
+    }
 
     #[test]
     fn a_resource_belongs_to_the_template_that_starts_alike_for_longest() {

@@ -150,6 +150,7 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+    use crate::upstream::Spooled;
 
     fn memory(json: &str) -> Raw {
         Raw::Memory(Bytes::from(json.to_owned()))
@@ -160,7 +161,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         write!(file, "before{json}behind").unwrap();
         let range = 6..6 + json.len() as u64;
-        Raw::File { file: Arc::new(file), range, more: Bytes::new() }
+        Raw::File { file: Arc::new(Spooled::of_file(file)), range, more: Bytes::new() }
     }
 
     /// What comes of a result, in memory and in a file.
@@ -176,6 +177,11 @@ mod tests {
             let read = |at: u64| completed.read(at..at + 1).unwrap().into_owned();
             let bytes: Vec<u8> = (0..completed.size_bytes()).flat_map(read).collect();
             assert_eq!(bytes, expected.as_bytes());
+            for from in 0..=completed.size_bytes() {
+                let range = from..completed.size_bytes();
+                let part = completed.part(&range).unwrap().whole().unwrap();
+                assert_eq!(part, expected.as_bytes()[usize::try_from(from).unwrap()..]);
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use jsonschema::Validator;
 use crate::bound::{
     Bounded, Bounding, Budget, Keep, Kept, NewPart, PartWriter, bound, bound_error,
 };
+use crate::calls::asks;
 use crate::note::HeldNote;
 use crate::replay::MARK_BYTES;
 use crate::upstream::Raw;
@@ -60,7 +61,12 @@ pub(crate) enum NotHeld {
     Failed(Failure),
     /// There is no room for it: for people.
     Refused(String),
+    /// It asks the client something: a part of that is of no use.
+    Asks,
 }
+
+/// What is told of a result that was there, and is not held.
+pub(crate) const NOT_HELD: &str = "the call was made, but its result could not be held";
 
 impl Holding {
     pub(crate) fn is_over(&self, raw: &Raw) -> bool {
@@ -99,14 +105,18 @@ impl Holding {
             if let Some(output) = &cutting.output {
                 how = how.output_schema(output);
             }
-            let bounded = bound(&raw, &how, &mut keep);
-            bounded.map(|bounded| Offered { keep, bounded: Some(bounded) })
+            let bounded = bound(&raw, &how, &mut keep)?;
+            if asks(&bounded.result) {
+                bounded.forget(&mut keep);
+                return Ok(None);
+            }
+            Ok(Some(Offered { keep, bounded: Some(bounded) }))
         };
-        let broke =
-            || NotHeld::Refused("the call was made, but its result could not be held".to_owned());
+        let broke = || NotHeld::Refused(NOT_HELD.to_owned());
         let cut = tokio::task::spawn_blocking(cut).await.map_err(|_| broke())?;
         match cut {
-            Ok(offered) => offered.taken().ok_or_else(broke),
+            Ok(Some(offered)) => offered.taken().ok_or_else(broke),
+            Ok(None) => Err(NotHeld::Asks),
             Err(crate::bound::BoundError::Keep(HeldError::Quota { limit })) => {
                 Err(NotHeld::Refused(format!(
                     "the call was made, but its result is larger than what is still held for this \
@@ -249,6 +259,7 @@ mod tests {
         match holding.hold(raw, cutting).await {
             Ok(result) => Ok(serde_json::from_slice(&result).unwrap()),
             Err(NotHeld::Refused(why)) => Err(why),
+            Err(NotHeld::Asks) => Err("it asks".to_owned()),
             Err(NotHeld::Failed(_)) => panic!("nothing is wrong with the result"),
         }
     }
@@ -352,6 +363,17 @@ mod tests {
             check(&holding, &hold(&holding, result(20_000)).await.unwrap());
         }
         assert!(refused >= 3, "{refused}");
+    }
+
+    #[tokio::test]
+    async fn what_asks_is_not_held() {
+        let holding = holding(memory(), HeldOptions::new());
+        let asked =
+            json!({"q": {"method": "elicitation/create", "params": {"x": "x".repeat(20_000)}}});
+        let result = json!({"resultType": "input_required", "inputRequests": asked});
+        let why = hold(&holding, Raw::Memory(result.to_string().into())).await.unwrap_err();
+        assert_eq!(why, "it asks");
+        assert_eq!(used(&holding), 0);
     }
 
     #[tokio::test]

@@ -68,8 +68,8 @@ pub struct Session {
     next: AtomicU64,
     /// What is under way, by the JSON of its id.
     under_way: Mutex<HashMap<String, CancellationToken>>,
-    /// Ids of tasks that this client was given.
-    tasks: Mutex<VecDeque<String>>,
+    /// Ids of tasks that this client was given, and the tools that were called.
+    tasks: Mutex<VecDeque<(String, String)>>,
     /// What the client follows at servers of the newer era, by their number.
     following: Vec<OnceLock<Following>>,
     /// How much those are to log, once the client has said so.
@@ -361,8 +361,8 @@ impl Session {
         Beside { session: Arc::clone(self), numbers: Vec::new() }
     }
 
-    /// Remembers the task that a result of the older era is, if it is one.
-    pub(crate) fn remember_task(&self, result: &[u8]) {
+    /// Remembers the task that a result of a tool of the older era is, if it is one.
+    pub(crate) fn remember_task(&self, tool: &str, result: &[u8]) {
         #[derive(serde::Deserialize)]
         struct Created {
             task: Task,
@@ -378,12 +378,18 @@ impl Session {
         if tasks.len() >= TASKS_MAX {
             tasks.pop_front();
         }
-        tasks.push_back(task.task_id);
+        tasks.push_back((task.task_id, tool.to_owned()));
     }
 
     /// Whether this client was given a task of this id.
     pub(crate) fn was_given_task(&self, id: &str) -> bool {
-        lock(&self.tasks).iter().any(|known| known == id)
+        lock(&self.tasks).iter().any(|(known, _)| known == id)
+    }
+
+    /// The tool that was called, as it is shown, when this client was given a task of this id last.
+    pub(crate) fn tool_of_task(&self, id: &str) -> Option<String> {
+        let tasks = lock(&self.tasks);
+        tasks.iter().rev().find(|(known, _)| known == id).map(|(_, tool)| tool.clone())
     }
 
     /// The name that the client gives itself.

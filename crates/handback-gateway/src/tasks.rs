@@ -1,12 +1,13 @@
 //! Tasks: of upstreams, under ids of this gateway, and of the gateway itself.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use handback_mcp::Era;
 use handback_mcp::wire::Object;
-use handback_page::json::ByteSource as _;
+use handback_page::json::{ByteSource as _, Pointer, locate};
 use handback_token::Handle;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -90,8 +91,11 @@ impl Gateway {
 
     /// What the one upstream of an older client says of a task; a result fits the client's budget.
     async fn of_older_task(&self, talk: &Talk, question: &Question<'_>) -> Answer {
-        // Of which tool it is, is not said.
-        let names = ToolNames { shown: "", own: "", upstream: self.name_of(0) };
+        let task = question.params.and_then(|params| text_of(params, "taskId")).unwrap_or_default();
+        // Of which tool a task is that this session was not given, nobody says.
+        let tool = talk.session.as_ref().and_then(|session| session.tool_of_task(&task));
+        let tool = tool.as_deref().unwrap_or("");
+        let names = ToolNames { shown: tool, own: tool, upstream: self.name_of(0) };
         let holding = self.holding(talk, None, names);
         let raw = match self.pass(talk, 0, question, question.params_bytes()).await {
             Answer::Result(raw) if question.method == "tasks/result" => raw,
@@ -101,10 +105,9 @@ impl Gateway {
         if !holding.is_over(&raw) {
             return Answer::Result(raw);
         }
-        let task = question.params.and_then(|params| text_of(params, "taskId")).unwrap_or_default();
         match self.held_once(talk, &holding, &task, raw).await {
             Ok(result) => Answer::Result(Raw::Memory(result)),
-            Err(NotHeld::Failed(_)) => {
+            Err(NotHeld::Failed(_) | NotHeld::Asks) => {
                 words::unanswered(self.name_of(0), &LineError::Protocol("no result"))
             }
             Err(NotHeld::Refused(why)) => words::tool_error(talk.era, &why, "not_held"),
@@ -141,13 +144,8 @@ impl Gateway {
         raw: Raw,
     ) -> Answer {
         let lost = |why| words::unanswered(self.name_of(which), &why);
-        if raw.size_bytes() > PASSED_BYTES_MAX {
-            return lost(LineError::TooLarge);
-        }
-        let read = tokio::task::spawn_blocking(move || raw.whole()).await;
-        let Some(json) = read.ok().flatten() else { return lost(LineError::Lost) };
-        let Some(params) = question.params else { return Answer::Result(Raw::Memory(json)) };
-        let told = self.task_told(talk, params, (task, shown), json).await;
+        let Some(params) = question.params else { return lost(LineError::Protocol("no question")) };
+        let told = self.task_told(talk, params, (task, shown), raw).await;
         told.map_or_else(lost, |json| Answer::Result(Raw::Memory(json)))
     }
 
@@ -157,17 +155,24 @@ impl Gateway {
         talk: &Talk,
         params: &RawValue,
         (task, shown): (&HopTask, &str),
-        json: Bytes,
+        raw: Raw,
     ) -> Result<Bytes, LineError> {
-        let Ok(raw) = serde_json::from_slice::<&RawValue>(&json) else { return Ok(json.clone()) };
-        let Ok(mut told) = Object::read(raw) else { return Ok(json.clone()) };
+        let holding = self.holding(talk, Object::read(params).ok().as_ref(), task.names());
+        let keeps = holding.clone();
+        let apart = tokio::task::spawn_blocking(move || Apart::of(&raw, |raw| keeps.is_over(raw)));
+        let Apart { json, over } = apart.await.map_err(|_| LineError::Lost)??;
+        let read = serde_json::from_slice::<&RawValue>(&json).ok();
+        let Some(mut told) = read.and_then(|raw| Object::read(raw).ok()) else {
+            return match over {
+                None => Ok(json.clone()),
+                // Readers differ about what its result is.
+                Some(_) => Err(LineError::Protocol("no result")),
+            };
+        };
         let has_id = told.text("taskId").is_some_and(|id| id == task.task);
         if has_id {
             told.set("taskId", Value::from(shown).to_string());
         }
-        let holding = self.holding(talk, Object::read(params).ok().as_ref(), task.names());
-        let result = told.get("result").map(|result| Bytes::copy_from_slice(result.as_bytes()));
-        let over = result.map(Raw::Memory).filter(|result| holding.is_over(result));
         let error = told.get("error").map(|error| Bytes::copy_from_slice(error.as_bytes()));
         let error = error.filter(|error| !holding.budget.allows(error.len() as u64));
         let is_changed = has_id || over.is_some() || error.is_some();
@@ -177,7 +182,9 @@ impl Gateway {
         if let Some(result) = over {
             match self.held_once(talk, &holding, shown, result).await {
                 Ok(result) => told.set("result", String::from_utf8_lossy(&result).into_owned()),
-                Err(NotHeld::Failed(_)) => return Err(LineError::Protocol("no result")),
+                Err(NotHeld::Failed(_) | NotHeld::Asks) => {
+                    return Err(LineError::Protocol("no result"));
+                }
                 Err(NotHeld::Refused(why)) => {
                     let Answer::Result(error) = words::tool_error(talk.era, &why, "not_held")
                     else {
@@ -210,6 +217,66 @@ impl Gateway {
                 Answer::Result(Raw::Memory(json.into()))
             }
             Err(error) => Answer::Error(error.into()),
+        }
+    }
+}
+
+/// What an upstream says of a task, and the result in it that is over a budget, if it has one.
+struct Apart {
+    /// All of it; or all but that result, in whose place is `null`.
+    json: Bytes,
+    over: Option<Raw>,
+}
+
+impl Apart {
+    /// Takes a result out of what was said, where it lies. Blocks.
+    fn of(raw: &Raw, is_over: impl Fn(&Raw) -> bool) -> Result<Self, LineError> {
+        if is_over(raw) {
+            let result = Pointer::from_tokens(["result".to_owned()]);
+            let found = locate(raw, &result).map_err(|_| LineError::Protocol("no result"))?;
+            let found = found.and_then(|range| Some((raw.part(&range)?, range)));
+            if let Some((over, range)) = found.filter(|(result, _)| is_over(result)) {
+                return Ok(Self { json: rest(raw, &range)?, over: Some(over) });
+            }
+        }
+        if raw.size_bytes() > PASSED_BYTES_MAX {
+            return Err(LineError::TooLarge);
+        }
+        Ok(Self { json: raw.whole().ok_or(LineError::Lost)?, over: None })
+    }
+}
+
+/// All but a part, in whose place is `null`.
+fn rest(raw: &Raw, part: &Range<u64>) -> Result<Bytes, LineError> {
+    let size = raw.size_bytes();
+    if part.start.saturating_add(size.saturating_sub(part.end)) > PASSED_BYTES_MAX {
+        return Err(LineError::TooLarge);
+    }
+    let read = |range| raw.read(range).map_err(|_| LineError::Lost);
+    let (before, behind) = (read(0..part.start)?, read(part.end..size)?);
+    Ok([before.as_ref(), b"null", behind.as_ref()].concat().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left of a text, and the result that was taken out of it if it is longer than ten bytes.
+    fn apart(text: &'static str) -> (String, Option<String>) {
+        let raw = Raw::Memory(Bytes::from_static(text.as_bytes()));
+        let apart = Apart::of(&raw, |raw| raw.size_bytes() > 10).unwrap();
+        let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+        (text(apart.json), apart.over.map(|over| text(over.whole().unwrap())))
+    }
+
+    #[test]
+    fn a_result_is_taken_out_where_it_lies() {
+        let text = r#"{ "a":{"result":[1,2,3,4,5,6]}, "result" : "12345678 \n" ,"b":1.50}"#;
+        let left = r#"{ "a":{"result":[1,2,3,4,5,6]}, "result" : null ,"b":1.50}"#;
+        assert_eq!(apart(text), (left.to_owned(), Some(r#""12345678 \n""#.to_owned())));
+        for whole in [r#"{"result":"1"}"#, r#"{"result":"1","much":"1234567890"}"#, r#"["result"]"#]
+        {
+            assert_eq!(apart(whole), (whole.to_owned(), None));
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::hop::HopTask;
 use crate::listening::{ACKNOWLEDGED, RESOURCES, UPDATED};
 use crate::slow::knows_tasks;
 use crate::talk::{Question, Talk, ToClient};
+use crate::upstream::Raw;
 
 /// Resources that one subscription is about at most, at each server.
 const RESOURCES_MAX: usize = 64;
@@ -189,7 +190,8 @@ impl Gateway {
         let mut all = Vec::new();
         for Followed { task, shown, .. } in wishes.tasks_of(which).filter(|one| one.task.task == id)
         {
-            let told = self.task_told(talk, wishes.raw, (task, shown), params.clone()).await;
+            let raw = Raw::Memory(params.clone());
+            let told = self.task_told(talk, wishes.raw, (task, shown), raw).await;
             match told {
                 Ok(params) => all.push(heard(method.clone(), Some(params))),
                 // It is there for who asks for the task.

@@ -47,6 +47,41 @@ fn peak() -> u64 {
 
 /// A server that answers with one text that does not end soon.
 fn serve(head: &'static str, tail: &'static str) -> String {
+    serve_with(head, move |write| {
+        write(br#"{"jsonrpc":"2.0","id":1,"result":""#);
+        let chunk = vec![b'z'; 64 << 10];
+        for _ in 0..LARGE / (64 << 10) {
+            write(&chunk);
+        }
+        write(b"\"}");
+        write(tail.as_bytes());
+    })
+}
+
+/// Bytes of a comment between two lines of an event.
+const COMMENT: usize = 256 << 10;
+
+/// A server that answers with an event that does not fit into memory, and has little data in many comments
+/// behind that.
+fn serve_comments() -> String {
+    serve_with("content-type: text/event-stream\r\n\r\ndata: ", |write| {
+        write(br#"{"jsonrpc":"2.0","id":1,"result":["z"#);
+        write(&vec![b'z'; 5 << 20]);
+        write(b"\"\n");
+        let comment = [b":".as_slice(), &vec![b'c'; COMMENT], b"\n"].concat();
+        for _ in 0..LARGE as usize / COMMENT {
+            write(b"data: ,1\n");
+            write(&comment);
+        }
+        write(b"data: ]}\n\n");
+    })
+}
+
+/// A server that answers once, with what this writes behind the head.
+fn serve_with(
+    head: &'static str,
+    answer: impl FnOnce(&mut dyn FnMut(&[u8])) + Send + 'static,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it has an address");
     std::thread::spawn(move || {
@@ -56,13 +91,7 @@ fn serve(head: &'static str, tail: &'static str) -> String {
         let mut write = |bytes: &[u8]| stream.write_all(bytes).expect("somebody reads");
         write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n");
         write(head.as_bytes());
-        write(br#"{"jsonrpc":"2.0","id":1,"result":""#);
-        let chunk = vec![b'z'; 64 << 10];
-        for _ in 0..LARGE / (64 << 10) {
-            write(&chunk);
-        }
-        write(b"\"}");
-        write(tail.as_bytes());
+        answer(&mut write);
     });
     format!("http://{address}/")
 }
@@ -81,6 +110,20 @@ fn ask(method: &str, bytes: u64) -> Ask {
 async fn open(place: Place) -> Line {
     let (sender, _spontaneous) = mpsc::channel(1);
     Line::open(&spec(place), Opening::Modern, sender).await.expect("a line")
+}
+
+/// What is between the lines of an event is not kept with them.
+async fn check_comments(place: Place) {
+    let line = open(place).await;
+    forget_peak();
+    let before = peak();
+    let answer = line.ask(ask("large", LARGE)).await.expect("an answer");
+    let growth = peak() - before;
+    let Answer::Result(raw @ Raw::File { .. }) = answer else { panic!("a result in a file") };
+    let size = raw.size_bytes();
+    let end = raw.read(size - 8..size).expect("it is there");
+    assert_eq!(*end, *b"\n,1\n,1\n]");
+    assert!(growth < GROWTH_MAX, "comments grew by {} KiB", growth >> 10);
 }
 
 async fn check(name: &str, place: Place, quotes: u64) {
@@ -122,4 +165,5 @@ async fn large_answers_are_never_in_memory() {
     check("JSON", http(json), 2).await;
     let events = serve("content-type: text/event-stream\r\n\r\ndata: ", "\n\n");
     check("events", http(events), 2).await;
+    check_comments(http(serve_comments())).await;
 }

@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::Entry;
 use crate::continuation::{Binding, RoundId};
 use crate::limits::Place;
+use crate::metrics::{OTHER, REASONS};
 use crate::outcome::raw;
 use crate::pipeline::{
     CallHeld, CallJournal, Permit, Pipeline, PipelineParts, Ran, Shared, TIME_LIMIT_GRACE, Task,
@@ -74,6 +75,9 @@ pub struct Relayed {
     pub is_error: bool,
     /// The id of the round that it asks for, if it asks: a replay asks for the same one.
     pub round: Option<[u8; 16]>,
+    /// Why the gateway says this in the place of the upstream, if it does: a word for the audit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// It is the caller's own: only its size is shown.
@@ -445,11 +449,16 @@ impl Entry {
     fn end_relayed(self, ended: &Result<(&Made, Option<&str>), &Refusal>) {
         self.end_with(|line| match ended {
             Ok((made, minted)) => {
-                line.decision = Some(match made {
-                    Made { is_replay: true, .. } => "replayed",
-                    Made { relayed: Relayed { is_error: true, .. }, .. } => "failed",
-                    Made { .. } => "answered",
+                let Made { relayed: Relayed { is_error, reason, .. }, is_replay } = made;
+                line.decision = Some(match (is_replay, is_error, reason) {
+                    (true, ..) => "replayed",
+                    (_, true, _) | (_, _, Some(_)) => "failed",
+                    _ => "answered",
                 });
+                if let Some(reason) = reason.as_deref().filter(|_| !is_replay) {
+                    let known = REASONS.into_iter().find(|known| *known == reason);
+                    line.reason.get_or_insert(known.unwrap_or(OTHER));
+                }
                 line.minted = minted.map(|token| TokenFingerprint::of(token).to_string());
             }
             Err(refusal) => line.refuse(refusal),

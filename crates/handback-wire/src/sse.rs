@@ -113,6 +113,12 @@ impl Parser {
         }
     }
 
+    /// Whether the event that has not ended carries a message, as far as it has said so.
+    #[must_use]
+    pub fn is_message(&self) -> bool {
+        self.event.is_message()
+    }
+
     /// The stream has ended: so has its last event, if it lacks no more than the end of its line and
     /// the empty line behind it.
     pub fn end(&mut self) {

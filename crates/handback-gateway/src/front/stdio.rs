@@ -13,7 +13,7 @@ use handback_token::is_unambiguous;
 use hyper::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
@@ -25,6 +25,10 @@ use crate::words::{self, INVALID_REQUEST, TWICE};
 
 /// Questions of the client that are under way at a time; it is not read any further meanwhile.
 const UNDER_WAY_MAX: usize = 256;
+
+/// Bytes of lines that wait to be written at most, unless one alone has more: as many as one answer may
+/// have. There are places for far more lines.
+const LINES_BYTES_MAX: u32 = 64 << 20;
 
 /// How long what is under way may take to be answered, once the client has closed its end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -53,11 +57,11 @@ struct Client {
     gateway: Gateway,
     caller: Caller,
     /// Lines for the client.
-    lines: mpsc::Sender<Outgoing>,
+    lines: Lines,
     session: watch::Sender<Option<Arc<Session>>>,
     /// What the client says that is not answered, for its session.
     told: mpsc::Sender<(String, Option<Bytes>)>,
-    places: Arc<tokio::sync::Semaphore>,
+    places: Arc<Semaphore>,
     /// What is under way of the newer era, by the JSON of its id.
     under_way: Arc<std::sync::Mutex<std::collections::HashMap<String, CancellationToken>>>,
 }
@@ -87,7 +91,7 @@ pub async fn serve(
     output: impl AsyncWrite + Unpin + Send + 'static,
     stop: watch::Receiver<bool>,
 ) -> Result<(), StdioError> {
-    let (lines, waiting) = mpsc::channel(WAITING_MAX);
+    let (lines, waiting) = Lines::new();
     let writer = tokio::spawn(write(output, waiting));
     let (told, mut telling) = mpsc::channel::<(String, Option<Bytes>)>(WAITING_MAX);
     let session = watch::Sender::new(None);
@@ -106,7 +110,7 @@ pub async fn serve(
         lines,
         session,
         told,
-        places: Arc::new(tokio::sync::Semaphore::new(UNDER_WAY_MAX)),
+        places: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
         under_way: Arc::default(),
     };
     let mut input = BufReader::new(input);
@@ -146,10 +150,10 @@ pub async fn serve(
 /// is gone has closed its end, and takes nothing.
 async fn write(
     mut output: impl AsyncWrite + Unpin,
-    mut waiting: mpsc::Receiver<Outgoing>,
+    mut waiting: mpsc::Receiver<Line>,
 ) -> std::io::Result<()> {
     let mut written = Vec::new();
-    while let Some(Outgoing { line, delivery }) = waiting.recv().await {
+    while let Some((Outgoing { line, delivery }, _place)) = waiting.recv().await {
         // Who reads it may call again before the end of the write is known here.
         written.extend(delivery.and_then(|delivery| delivery.leaves()));
         output.write_all(&line).await?;
@@ -263,7 +267,7 @@ impl Client {
         let lines = self.lines.clone();
         tokio::spawn(async move {
             while let Some(told) = told.recv().await {
-                if lines.send(told_line(&told).into()).await.is_err() {
+                if !lines.say(told_line(&told)).await {
                     return;
                 }
             }
@@ -314,16 +318,18 @@ impl Client {
             let answer = loop {
                 tokio::select! {
                     biased;
-                    Some(told) = told.recv() => drop(lines.send(told_line(&told).into()).await),
+                    Some(told) = told.recv() => {
+                        lines.say(told_line(&told)).await;
+                    }
                     answer = &mut answered => break answer,
                 }
             };
             while let Ok(told) = told.try_recv() {
-                drop(lines.send(told_line(&told).into()).await);
+                lines.say(told_line(&told)).await;
             }
             if let Some(answer) = answer {
                 let line = answer_line(Some(id.clone()), &answer);
-                drop(lines.send(Outgoing { line, delivery: Some(delivered) }).await);
+                lines.say(Outgoing { line, delivery: Some(delivered) }).await;
             }
         });
     }
@@ -353,7 +359,34 @@ impl Client {
     }
 
     async fn say(&self, line: Bytes) {
-        drop(self.lines.send(line.into()).await);
+        self.lines.say(line).await;
+    }
+}
+
+/// Lines that wait to be written. Clones are the same.
+#[derive(Clone)]
+struct Lines {
+    sender: mpsc::Sender<Line>,
+    room: Arc<Semaphore>,
+}
+
+/// A line, and its room among those that wait.
+type Line = (Outgoing, OwnedSemaphorePermit);
+
+impl Lines {
+    fn new() -> (Self, mpsc::Receiver<Line>) {
+        let (sender, waiting) = mpsc::channel(WAITING_MAX);
+        (Self { sender, room: Arc::new(Semaphore::new(LINES_BYTES_MAX as usize)) }, waiting)
+    }
+
+    /// Has a line written after those that wait, once there is room for it. Says whether somebody writes.
+    async fn say(&self, line: impl Into<Outgoing>) -> bool {
+        let line = line.into();
+        let bytes = u32::try_from(line.line.len()).unwrap_or(u32::MAX).min(LINES_BYTES_MAX);
+        let Ok(place) = Arc::clone(&self.room).acquire_many_owned(bytes).await else {
+            return false;
+        };
+        self.sender.send((line, place)).await.is_ok()
     }
 }
 
@@ -411,4 +444,28 @@ fn on_one_line(mut line: Vec<u8>) -> Bytes {
         }
     }
     line.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_wait_within_so_many_bytes() {
+        let (lines, mut waiting) = Lines::new();
+        let line = |bytes: u32| Bytes::from(vec![b'x'; bytes as usize]);
+        assert!(lines.say(line(LINES_BYTES_MAX - 10)).await);
+        assert!(lines.say(line(10)).await);
+        let mut third = std::pin::pin!(lines.say(line(1)));
+        assert!(futures_util::poll!(third.as_mut()).is_pending());
+        drop(waiting.recv().await);
+        assert!(third.await);
+        // One that is larger than all of it has it alone.
+        let mut large = std::pin::pin!(lines.say(line(LINES_BYTES_MAX + 1)));
+        assert!(futures_util::poll!(large.as_mut()).is_pending());
+        drop((waiting.recv().await, waiting.recv().await));
+        assert!(large.await);
+        drop(waiting);
+        assert!(!lines.say(line(1)).await);
+    }
 }

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::faults::{Fault, Faults};
 use super::pending::{Calls, Pending, Route};
+use super::room::Room;
 use super::said::{Said, To};
 use super::{Answer, Heard, LineError, Raw, Spontaneous, frame, meta};
 
@@ -51,6 +52,8 @@ pub(super) struct Ears {
     pub(super) pending: Pending,
     pub(super) faults: Faults,
     spontaneous: mpsc::Sender<Spontaneous>,
+    /// Room for what belongs to no question, and nobody has taken yet.
+    room: Room,
     era: Era,
     /// Several callers are on the line: a request of the upstream could be for any of them.
     is_shared: bool,
@@ -83,6 +86,7 @@ impl Ears {
             pending,
             faults,
             spontaneous,
+            room: Room::default(),
             era,
             is_shared,
             takes_turns,
@@ -186,7 +190,7 @@ impl Ears {
             }
         };
         let Some(sender) = &route.heard else { return Ok(self.unheard(&heard, REFUSED)) };
-        match sender.send(heard).await {
+        match sender.send(route.room.wait(heard).await).await {
             Ok(()) => Ok(None),
             Err(mpsc::error::SendError(heard)) => Ok(self.unheard(&heard, REFUSED)),
         }
@@ -206,8 +210,8 @@ impl Ears {
             return Some(frame::answer(&id, Err(REFUSED)));
         }
         let heard = Heard::Request { id, method, params };
-        let sent = match self.pending.calls() {
-            Calls::One(Route { heard: Some(sender), .. }) => sender.try_send(heard),
+        let (sender, room) = match self.pending.calls() {
+            Calls::One(Route { heard: Some(sender), room, .. }) => (sender, room),
             Calls::One(Route { heard: None, .. }) => return self.unheard(&heard, REFUSED),
             Calls::Several if self.is_only_in_calls.load(Ordering::Relaxed) => {
                 // Which of them it belongs to is not said. There will be one at a time.
@@ -217,9 +221,13 @@ impl Ears {
             Calls::None if self.is_only_in_calls.load(Ordering::Relaxed) => {
                 return self.unheard(&heard, REFUSED);
             }
-            Calls::Several | Calls::None => self.spontaneous.try_send(heard),
+            Calls::Several | Calls::None => (self.spontaneous.clone(), self.room.clone()),
         };
-        match sent {
+        let heard = match room.put(heard) {
+            Ok(heard) => heard,
+            Err(heard) => return self.unheard(&heard, TOO_MUCH),
+        };
+        match sender.try_send(heard) {
             Ok(()) => None,
             Err(mpsc::error::TrySendError::Full(heard)) => self.unheard(&heard, TOO_MUCH),
             Err(mpsc::error::TrySendError::Closed(heard)) => self.unheard(&heard, REFUSED),
@@ -253,17 +261,16 @@ impl Ears {
                 params
             };
             // It goes the way of what it takes back, and not past it.
-            let of_call = match self.pending.calls() {
-                Calls::One(Route { heard, .. })
+            let (sender, room) = match self.pending.calls() {
+                Calls::One(Route { heard: Some(sender), room, .. })
                     if method == CANCELLED && self.era == Era::Legacy =>
                 {
-                    heard
+                    (sender, room)
                 }
-                _ => None,
+                _ => (self.spontaneous.clone(), self.room.clone()),
             };
-            let sender = of_call.as_ref().unwrap_or(&self.spontaneous);
-            let sent = sender.try_send(Heard::Notification { method, params });
-            if sent.is_err() {
+            let heard = room.put(Heard::Notification { method, params });
+            if !heard.is_ok_and(|heard| sender.try_send(heard).is_ok()) {
                 self.faults.note(Fault::Dropped);
             }
             return None;
@@ -274,7 +281,8 @@ impl Ears {
         }
         let params = params.map(|params| as_known(&method, params, &route));
         let sender = route.heard.as_ref()?;
-        if sender.try_send(Heard::Notification { method, params }).is_ok() {
+        let heard = route.room.put(Heard::Notification { method, params });
+        if heard.is_ok_and(|heard| sender.try_send(heard).is_ok()) {
             return None;
         }
         self.faults.note(Fault::Dropped);

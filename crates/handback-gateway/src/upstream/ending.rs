@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::aside::Aside;
 use super::child::UNTIL_KILLED;
 
 /// How long the end of all lines may take: as long as the most stubborn program has, and a bit more.
@@ -19,6 +20,8 @@ pub(crate) struct Ending {
     hurry: CancellationToken,
     /// How many programs and sessions have not ended yet.
     lasting: Arc<watch::Sender<usize>>,
+    /// What all lines have in files, which they have in common as they have their end.
+    aside: Aside,
 }
 
 impl Ending {
@@ -56,6 +59,11 @@ impl Ending {
     /// Says that whoever waits for the end is in a hurry.
     pub(super) fn hurry(&self) -> CancellationToken {
         self.hurry.clone()
+    }
+
+    /// What all lines have in files.
+    pub(super) const fn aside(&self) -> &Aside {
+        &self.aside
     }
 
     /// Something that the end is not there before.

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use handback_wire::scan::Kind;
 use handback_wire::sse::{Event, Parser, Piece};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::HeaderValue;
 use tokio::time::timeout;
 
-use super::LineError;
 use super::spool::{Gather, Limits, Whole};
+use super::{LineError, meta};
 
 /// How long the rest of a stream is read whose answer is there. A connection whose response was read
 /// to its end can be used again.
@@ -42,6 +43,8 @@ pub(super) struct Events {
     parser: Parser,
     gather: Gather,
     limits: Arc<Limits>,
+    /// The question that is answered here, if one is.
+    asked: Option<u64>,
     has_ended: bool,
     /// The id of the last event: from where on the stream can be resumed.
     pub(super) last: Option<HeaderValue>,
@@ -50,11 +53,11 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn new(body: Incoming, limits: &Arc<Limits>) -> Self {
+    pub(super) fn new(body: Incoming, limits: &Arc<Limits>, asked: Option<u64>) -> Self {
         let limits = Arc::clone(limits);
         let gather = Gather::new(Arc::clone(&limits));
-        let parser = Parser::default();
-        Self { body, parser, gather, limits, has_ended: false, last: None, retry: None }
+        let (parser, has_ended) = (Parser::default(), false);
+        Self { body, parser, gather, limits, asked, has_ended, last: None, retry: None }
     }
 
     /// Goes on with another body.
@@ -70,7 +73,12 @@ impl Events {
         loop {
             while let Some(piece) = self.parser.next_piece() {
                 match piece {
-                    Piece::Data(part) => self.gather.push(part).await?,
+                    Piece::Data(part) => match self.gather.push(part).await {
+                        Err(why) if self.may_be_answer() => return Err(why),
+                        // What is behind it may be wanted.
+                        Err(_) => self.gather.discard(),
+                        Ok(()) => {}
+                    },
                     Piece::End(event) => {
                         if let Some(whole) = self.end(event).await? {
                             return Ok(Some(whole));
@@ -101,6 +109,20 @@ impl Events {
             // If it goes on for longer, the connection is closed.
             let _ = timeout(REST_TIME, rest(&mut body)).await;
         });
+    }
+
+    /// Whether what cannot be taken may be the answer that is waited for.
+    fn may_be_answer(&self) -> bool {
+        let is_ours = |id: &[u8]| {
+            // An error without an id can be about nothing else than what was asked.
+            id == b"null" || str::from_utf8(id).is_ok_and(|id| meta::number(id) == self.asked)
+        };
+        self.parser.is_message()
+            && match self.gather.kind() {
+                Some(Kind::Asks) => false,
+                Some(Kind::Answers) => self.asked.is_some() && self.gather.id().is_none_or(is_ours),
+                None => true,
+            }
     }
 
     async fn end(&mut self, event: Event) -> Result<Option<Whole>, LineError> {

@@ -24,6 +24,7 @@ use super::events::{self, Events};
 use super::faults::Fault;
 use super::headers::{self, Kind};
 use super::pending::Route;
+use super::room::Room;
 use super::said::{Said, To, Unsaid};
 use super::spool::Limits;
 use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, frame, shown_url, standing};
@@ -121,7 +122,7 @@ impl Http {
             uri,
             session: OnceLock::new(),
             ears: Ears::new(&spec.name, era, spontaneous).shared(spec.is_shared),
-            limits: Limits::of(spec),
+            limits: Limits::of(spec, ending.aside()),
             asked: AtomicUsize::new(0),
             asides: Arc::new(Semaphore::new(ASIDES_MAX)),
             standing: watch::Sender::new(false),
@@ -184,6 +185,7 @@ impl Http {
         let mut params = ask.params;
         let mut route = Route {
             heard: ask.heard,
+            room: Room::default(),
             token: None,
             listens: ask.subscription.is_some() || ask.method == "subscriptions/listen",
             subscription: ask.subscription,
@@ -420,7 +422,10 @@ impl Shared {
                 Err(Unsaid::Malformed) if self.ears.faults.malformed() => Err(self.broken()),
                 Err(Unsaid::Malformed) => Err(LineError::Protocol("its answer is no message")),
             },
-            Kind::Events => self.follow(Events::new(body, &self.limits), asked).await,
+            Kind::Events => {
+                let events = Events::new(body, &self.limits, Some(asked.number));
+                self.follow(events, asked).await
+            }
             Kind::Other => Err(LineError::Protocol("its answer is neither JSON nor events")),
         }
     }
@@ -454,8 +459,11 @@ impl Shared {
                         self.say_aside(reply);
                     }
                 }
-                Err(Unsaid::TooLarge(To::Nobody)) => self.ears.faults.note(Fault::TooLarge),
-                Err(Unsaid::TooLarge(_)) => return Err(LineError::TooLarge),
+                Err(Unsaid::TooLarge(To::Number(number))) if number == asked.number => {
+                    return Err(LineError::TooLarge);
+                }
+                Err(Unsaid::TooLarge(To::Unknown)) => return Err(LineError::TooLarge),
+                Err(Unsaid::TooLarge(_)) => self.ears.faults.note(Fault::TooLarge),
                 Err(Unsaid::TooLargeRequest(id)) => self.say_aside(self.ears.too_large(&id)),
                 Err(Unsaid::Malformed) if self.ears.faults.malformed() => return Err(self.broken()),
                 Err(Unsaid::Malformed) => {}

@@ -4,6 +4,7 @@
 //! question comes to whoever opened the line. Answers are slices of what arrived, never trees; large
 //! ones are in a file.
 
+mod aside;
 mod child;
 mod client;
 mod ears;
@@ -16,12 +17,14 @@ mod http;
 mod line;
 mod pending;
 mod raw;
+mod room;
 mod said;
 mod spec;
 mod spool;
 mod standing;
 mod stdio;
 
+pub use aside::Spooled;
 pub(crate) use ending::Ending;
 use handback_wire::meta;
 pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};

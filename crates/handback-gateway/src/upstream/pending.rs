@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+use super::room::Room;
 use super::{Answer, Heard, LineError, Raw, meta};
 
 /// Questions under way on one line at most. Callers have far narrower limits of their own; this is
@@ -21,6 +22,8 @@ pub(super) type Outcome = Result<Answer, LineError>;
 pub(super) struct Route {
     /// Who hears it.
     pub(super) heard: Option<mpsc::Sender<Heard>>,
+    /// Room for what they have not taken yet.
+    pub(super) room: Room,
     /// The JSON of the progress token that the caller chose.
     pub(super) token: Option<Bytes>,
     /// The JSON that the caller knows its subscription by.

@@ -1,14 +1,14 @@
 //! JSON that arrived, in memory or in a file.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use handback_page::CollectionError;
 use handback_page::json::ByteSource;
+
+use super::Spooled;
 
 /// The text of one JSON value, as it arrived. It was read once, so it is JSON.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub enum Raw {
     /// In a file without a name, which is gone when nobody has it open.
     File {
         /// The file.
-        file: Arc<File>,
+        file: Arc<Spooled>,
         /// Where in it the value is.
         range: Range<u64>,
         /// The end of the value, if that is not in the file: what was added to it.
@@ -35,6 +35,30 @@ impl Raw {
             Self::Memory(bytes) => Some(bytes),
             Self::File { .. } => None,
         }
+    }
+
+    /// A part of it, where it is; nothing, if it has no such part.
+    #[must_use]
+    pub fn part(&self, part: &Range<u64>) -> Option<Self> {
+        if part.start > part.end || part.end > self.size_bytes() {
+            return None;
+        }
+        Some(match self {
+            Self::Memory(bytes) => {
+                let place = |at: u64| usize::try_from(at).ok();
+                Self::Memory(bytes.slice(place(part.start)?..place(part.end)?))
+            }
+            Self::File { file, range, more } => {
+                let in_file = range.end.saturating_sub(range.start);
+                let place = |at: u64| range.start + at.min(in_file);
+                let behind = |at: u64| usize::try_from(at.saturating_sub(in_file)).ok();
+                Self::File {
+                    file: Arc::clone(file),
+                    range: place(part.start)..place(part.end),
+                    more: more.slice(behind(part.start)?..behind(part.end)?),
+                }
+            }
+        })
     }
 
     /// Its bytes, wherever they are; nothing, if they cannot be read any more.

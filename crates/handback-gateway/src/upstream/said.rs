@@ -1,8 +1,6 @@
 //! What an upstream says, in slices of what arrived.
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,7 +9,7 @@ use handback_wire::scan::Envelope;
 use serde_json::value::RawValue;
 
 use super::spool::Whole;
-use super::{Answer, Raw, meta};
+use super::{Answer, Raw, Spooled, meta};
 
 /// Bytes of an error that came in a large message at most: an error is in memory.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
@@ -110,7 +108,7 @@ impl Said {
         })
     }
 
-    fn read_large(file: Arc<File>, envelope: &Envelope) -> Result<Self, Unsaid> {
+    fn read_large(file: Arc<Spooled>, envelope: &Envelope) -> Result<Self, Unsaid> {
         let to = To::of(envelope);
         let answer = match (envelope.message(), envelope.result(), envelope.error()) {
             (Ok(Message::Result { .. }), Some(range), _) => {
@@ -126,7 +124,7 @@ impl Said {
     }
 }
 
-fn read(file: &File, range: Range<u64>) -> Option<Bytes> {
+fn read(file: &Spooled, range: Range<u64>) -> Option<Bytes> {
     let length = range.end.checked_sub(range.start).filter(|length| *length <= ERROR_BYTES_MAX)?;
     let mut bytes = vec![0; usize::try_from(length).ok()?];
     file.read_exact_at(&mut bytes, range.start).ok()?;

@@ -1,7 +1,7 @@
 //! Messages as they arrive: in memory if they are small, else in a file.
 
 use std::fs::{DirBuilder, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +9,15 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use handback_wire::scan::{Envelope, Kind, Scan};
 
+use super::aside::{Aside, Spooled};
 use super::{LineError, Spec};
 
 /// Bytes that are written to a file at once. Each time costs a change of threads.
 const WRITTEN_BYTES: usize = 256 << 10;
+
+/// Shorter parts are copied while they wait to be written. A part keeps all that was read together with
+/// it, up to some hundred kilobytes, most of which may be no part of the message.
+const COPIED_BYTES: usize = 32 << 10;
 
 /// How large messages may be, and where large ones go.
 #[derive(Clone, Debug)]
@@ -20,14 +25,19 @@ pub(super) struct Limits {
     pub(super) memory_bytes_max: usize,
     pub(super) answer_bytes_max: u64,
     pub(super) folder: PathBuf,
+    /// What all files have together.
+    pub(super) aside: Aside,
 }
 
 impl Limits {
-    pub(super) fn of(spec: &Spec) -> Arc<Self> {
+    pub(super) fn of(spec: &Spec, aside: &Aside) -> Arc<Self> {
+        let answer_bytes_max = usize::try_from(spec.answer_bytes_max).unwrap_or(usize::MAX);
         Arc::new(Self {
-            memory_bytes_max: spec.memory_bytes_max,
+            // How much has arrived is looked at where it leaves memory.
+            memory_bytes_max: spec.memory_bytes_max.min(answer_bytes_max),
             answer_bytes_max: spec.answer_bytes_max,
             folder: spec.spool.clone(),
+            aside: aside.clone(),
         })
     }
 
@@ -35,7 +45,8 @@ impl Limits {
     pub(super) fn in_process() -> Arc<Self> {
         let bytes = 512 << 20;
         let folder = std::env::temp_dir();
-        Arc::new(Self { memory_bytes_max: bytes, answer_bytes_max: bytes as u64, folder })
+        let (memory_bytes_max, answer_bytes_max) = (bytes, bytes as u64);
+        Arc::new(Self { memory_bytes_max, answer_bytes_max, folder, aside: Aside::default() })
     }
 }
 
@@ -45,7 +56,7 @@ pub(super) enum Whole {
     /// In memory, not yet read.
     Memory(Bytes),
     /// In a file, read on its way there.
-    File(Arc<File>, Envelope),
+    File(Arc<Spooled>, Envelope),
     /// Not kept, but read.
     Discarded(Envelope),
     /// No message: it was found out on the way to the file.
@@ -170,12 +181,17 @@ impl Gather {
             Parts::Large(large) => large,
         };
         large.put(part).await;
+        let is_too_large = self.length > self.limits.answer_bytes_max;
+        if !self.discards && (is_too_large || large.sink.has_failed) {
+            // What it is may decide about what becomes of it.
+            large.write().await;
+        }
         let has_failed = large.sink.has_failed;
         self.parts = Parts::Large(large);
         match self.discards {
             true => Ok(()),
             false if has_failed => Err(LineError::Disk),
-            false if self.length > self.limits.answer_bytes_max => Err(LineError::TooLarge),
+            false if is_too_large => Err(LineError::TooLarge),
             false => Ok(()),
         }
     }
@@ -185,6 +201,8 @@ impl Gather {
 #[derive(Debug)]
 struct Large {
     waiting: Vec<Bytes>,
+    /// Short parts, which follow those that wait.
+    copied: BytesMut,
     waiting_bytes: usize,
     sink: Sink,
 }
@@ -193,25 +211,41 @@ impl Large {
     async fn begin(limits: &Arc<Limits>, first: Bytes) -> Self {
         let limits = Arc::clone(limits);
         let sink = blocking(move || match file_in(&limits.folder) {
-            Ok(file) => Sink { file: Some(file), scan: Some(Scan::new()), has_failed: false },
+            Ok(file) => {
+                let file = Spooled::new(file, &limits.aside, limits.answer_bytes_max);
+                Sink { file: Some(file), scan: Some(Scan::new()), has_failed: false }
+            }
             Err(why) => {
                 failed(&why);
                 Sink { file: None, scan: Some(Scan::new()), has_failed: true }
             }
         });
-        let waiting_bytes = first.len();
-        Self { waiting: vec![first], waiting_bytes, sink: sink.await.unwrap_or_default() }
+        let (waiting_bytes, copied) = (first.len(), BytesMut::new());
+        Self { waiting: vec![first], copied, waiting_bytes, sink: sink.await.unwrap_or_default() }
     }
 
     async fn put(&mut self, part: Bytes) {
         self.waiting_bytes += part.len();
-        self.waiting.push(part);
+        if part.len() < COPIED_BYTES {
+            self.copied.extend_from_slice(&part);
+        } else {
+            self.flush_copied();
+            self.waiting.push(part);
+        }
         if self.waiting_bytes >= WRITTEN_BYTES {
             self.write().await;
         }
     }
 
+    /// What was copied waits like the rest.
+    fn flush_copied(&mut self) {
+        if !self.copied.is_empty() {
+            self.waiting.push(self.copied.split().freeze());
+        }
+    }
+
     async fn write(&mut self) {
+        self.flush_copied();
         let parts = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
         let mut sink = std::mem::take(&mut self.sink);
@@ -229,7 +263,7 @@ impl Large {
         match (file, scan.map(Scan::finish)) {
             (Some(file), Some(Ok(envelope))) => Ok(Whole::File(Arc::new(file), envelope)),
             (None, Some(Ok(envelope))) if discards => Ok(Whole::Discarded(envelope)),
-            _ if has_failed => Err(LineError::Disk),
+            _ if has_failed && !discards => Err(LineError::Disk),
             _ => Ok(Whole::Malformed),
         }
     }
@@ -250,7 +284,7 @@ fn file_in(folder: &Path) -> io::Result<File> {
 #[derive(Debug)]
 struct Sink {
     /// Without it, the bytes are only looked at.
-    file: Option<File>,
+    file: Option<Spooled>,
     /// Without it, they are no message.
     scan: Option<Scan>,
     /// They could not be written.
@@ -270,7 +304,7 @@ impl Sink {
             // What is no message is not kept.
             (self.scan, self.file) = (None, None);
         }
-        if let Some(Err(why)) = self.file.as_mut().map(|file| file.write_all(part)) {
+        if let Some(Err(why)) = self.file.as_mut().map(|file| file.write(part)) {
             failed(&why);
             (self.file, self.has_failed) = (None, true);
         }
@@ -288,14 +322,13 @@ fn failed(why: &io::Error) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-
     use proptest::prelude::*;
 
     use super::*;
 
     fn limits(memory_bytes_max: usize, answer_bytes_max: u64) -> Arc<Limits> {
-        Arc::new(Limits { memory_bytes_max, answer_bytes_max, folder: std::env::temp_dir() })
+        let (folder, aside) = (std::env::temp_dir(), Aside::default());
+        Arc::new(Limits { memory_bytes_max, answer_bytes_max, folder, aside })
     }
 
     fn message(result: &str) -> String {
@@ -307,10 +340,8 @@ mod tests {
         match whole {
             Whole::Memory(bytes) => bytes.to_vec(),
             Whole::File(file, _) => {
-                use std::io::Seek as _;
-                let mut bytes = Vec::new();
-                (&*file).rewind().unwrap();
-                (&*file).read_to_end(&mut bytes).unwrap();
+                let mut bytes = vec![0; usize::try_from(file.size_bytes()).unwrap()];
+                file.read_exact_at(&mut bytes, 0).unwrap();
                 bytes
             }
             other => panic!("{other:?}"),
@@ -367,7 +398,8 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_set_aside_is_told_of() {
         let folder = "/dev/null/folder".into();
-        let limits = Limits { memory_bytes_max: 10, answer_bytes_max: 1000, folder };
+        let aside = Aside::default();
+        let limits = Limits { memory_bytes_max: 10, answer_bytes_max: 1000, folder, aside };
         let mut gather = Gather::new(Arc::new(limits));
         let all = Bytes::from(message("[1,2,3]"));
         assert_eq!(gather.push(all.clone()).await, Err(LineError::Disk));

@@ -40,7 +40,7 @@ async fn listen(shared: &Arc<Shared>) {
     loop {
         match shared.stream(last.as_ref()).await {
             Ok(body) => {
-                let mut events = Events::new(body, &shared.limits);
+                let mut events = Events::new(body, &shared.limits, None);
                 shared.standing.send_replace(true);
                 match hear(shared, &mut events).await {
                     // It said something, so that it is worth trying again soon.

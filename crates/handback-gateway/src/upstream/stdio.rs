@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::ears::{Ears, is_call, take_token};
 use super::faults::Fault;
 use super::pending::Route;
+use super::room::Room;
 use super::said::{Said, To, Unsaid};
 use super::spool::{Gather, Limits, Whole};
 use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, child, frame, meta};
@@ -96,7 +97,7 @@ impl Stdio {
         let reader = Reader {
             ears: Arc::clone(&ears),
             replies: queue.downgrade(),
-            limits: Limits::of(spec),
+            limits: Limits::of(spec, ending.aside()),
             draining: Arc::clone(&draining),
             heard: Arc::clone(&heard),
         };
@@ -202,7 +203,8 @@ impl Stdio {
         };
         let listens = ask.subscription.is_some() || ask.method == "subscriptions/listen";
         let Ask { heard, subscription, .. } = ask;
-        let route = Route { heard, token, subscription, listens, is_call };
+        let room = Room::default();
+        let route = Route { heard, room, token, subscription, listens, is_call };
         let line = frame::line(frame::request(number, &ask.method, params.as_deref()));
         let answer = pending.wait(number, route)?;
         let heard = self.heard.load(Ordering::Relaxed);
@@ -525,7 +527,7 @@ impl Reader {
             {
                 let line = buffer.split_to(looked_at + at + 1).freeze();
                 looked_at = 0;
-                if large.gather.length() == 0 {
+                if large.gather.length() == 0 && line.len() <= self.limits.memory_bytes_max {
                     self.line(&line)?;
                 } else {
                     self.part(&mut large, line).await?;

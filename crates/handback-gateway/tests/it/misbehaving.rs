@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use handback_gateway::upstream::{Answer, Ask, Line, LineError, Opening, Raw, Spec};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::world::{LONG, World, ask, bytes, ended, legacy, peer, process, result};
@@ -111,6 +111,45 @@ async fn an_answer_that_is_too_large_is_not_the_end_of_the_others() {
         assert_eq!(large.unwrap_err(), LineError::TooLarge, "{id_last}");
         other.unwrap();
     }
+}
+
+#[tokio::test]
+async fn answers_are_stopped_below_what_memory_takes_as_well() {
+    let spec = Spec { memory_bytes_max: 8 << 20, answer_bytes_max: 1_000_000, ..peer() };
+    for id_last in [false, true] {
+        // A little more than it may be, and much more, which ends the line.
+        for bytes in [900_000, 1_010_000, 1_500_000, 4_000_000] {
+            let world = World::open(&spec, Opening::Modern).await.unwrap();
+            let answer = world.ask("large", json!({"bytes": bytes, "id_last": id_last})).await;
+            match bytes {
+                900_000 => drop(answer.unwrap()),
+                _ => assert_eq!(answer.unwrap_err(), LineError::TooLarge, "{bytes} {id_last}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_waits_to_be_heard_is_bounded_by_its_bytes() {
+    let spec = Spec { memory_bytes_max: 8 << 20, ..peer() };
+    let mut world = World::open(&spec, legacy()).await.unwrap();
+    let (sender, mut heard) = mpsc::channel(64);
+    let much = json!({"_meta": {"progressToken": 1}, "bytes": 1 << 20, "times": 40});
+    for _ in 0..2 {
+        let asked = Ask { heard: Some(sender.clone()), ..ask("tells_much", much.clone()) };
+        // Who does not hear gets the answer.
+        world.line.ask(asked).await.unwrap();
+        assert_eq!(heard.len(), 15, "what is over 16 MiB is dropped");
+        // What belongs to no question has room of its own: as much.
+        assert_eq!(world.spontaneous.len(), 15);
+        while heard.try_recv().is_ok() && world.spontaneous.try_recv().is_ok() {}
+    }
+    // A request is refused, and says so.
+    let asked = ask("asks_often", json!({"bytes": 7 << 20, "times": 3}));
+    let told = world.line.ask(Ask { heard: Some(sender), ..asked }).await.unwrap();
+    let told: Value = serde_json::from_slice(&result(told)).unwrap();
+    assert_eq!(told["error"]["code"], -32603);
+    assert_eq!(heard.len(), 2);
 }
 
 #[tokio::test]

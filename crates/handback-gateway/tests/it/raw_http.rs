@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use handback_gateway::upstream::{Answer, Ask, Heard, LineError, Opening, Raw, Spec};
 use serde_json::json;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::web::{Exchange, Web};
@@ -349,6 +350,107 @@ async fn large_answers_are_in_files_and_too_large_ones_are_stopped() {
         });
         assert_eq!(answer.await.unwrap().unwrap_err(), LineError::TooLarge, "{kind}");
     }
+}
+
+#[tokio::test]
+async fn answers_are_stopped_below_what_memory_takes_as_well() {
+    let mut web = Web::start().await;
+    let spec = Spec { memory_bytes_max: 8 << 20, answer_bytes_max: 1_000_000, ..web.spec() };
+    let world = World::open(&spec, Opening::Modern).await.unwrap();
+    for kind in ["length", "chunked", "events"] {
+        for (bytes, is_good) in [(900_000, true), (4_000_000, false)] {
+            let answer = asking(&world, ask("x", json!({})));
+            let mut request = web.next().await;
+            let all = message(request.id(), &format!("{:?}", "x".repeat(bytes)));
+            tokio::spawn(async move {
+                match kind {
+                    "length" => request.answer(200, JSON, all).await,
+                    "chunked" => {
+                        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-type:";
+                        let length = all.len();
+                        request.write(format!("{head} {JSON}\r\n\r\n{length:x}\r\n")).await;
+                        request.write(format!("{all}\r\n0\r\n\r\n")).await;
+                    }
+                    _ => {
+                        request.events().await;
+                        request.write(format!("data: {all}\n\n")).await;
+                    }
+                }
+            });
+            let answer = answer.await.unwrap();
+            match is_good {
+                true => assert_eq!(result(answer.unwrap()).len(), bytes + 2, "{kind}"),
+                false => assert_eq!(answer.unwrap_err(), LineError::TooLarge, "{kind}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_large_and_no_answer_does_not_end_a_question() {
+    let mut web = Web::start().await;
+    let spec = Spec { memory_bytes_max: 10_000, answer_bytes_max: 100_000, ..web.spec() };
+    let world = World::open(&spec, Opening::Modern).await.unwrap();
+    let much = "x".repeat(400_000);
+    let others = [
+        format!(r#"data: {{"jsonrpc":"2.0","method":"notifications/x","params":"{much}"}}"#),
+        format!(r#"data: {{"jsonrpc":"2.0","id":"s","method":"x","params":"{much}"}}"#),
+        format!(r#"data: {{"jsonrpc":"2.0","id":987654,"result":"{much}"}}"#),
+        format!(r#"data: {{"jsonrpc":"2.0","id":"nobody","result":"{much}"}}"#),
+        format!("event: ping\ndata: {much}"),
+    ];
+    for other in others {
+        let answer = asking(&world, ask("x", json!({})));
+        let mut request = web.next().await;
+        request.events().await;
+        request.write(format!("{other}\n\ndata: {}\n\n", message(request.id(), "7"))).await;
+        let name = other.get(..60).unwrap();
+        assert_eq!(result(answer.await.unwrap().expect(name)), b"7", "{name}");
+        if other.contains(r#""s""#) {
+            let told = web.next().await;
+            assert_eq!(told.message["error"]["code"], -32603);
+            told.answer(202, JSON, "").await;
+        }
+    }
+    // One that may be the answer does.
+    for member in ["\"id\":ID,\"result\"", "\"result\"", "\"id\":null,\"error\"", "\"params\""] {
+        let answer = asking(&world, ask("x", json!({})));
+        let mut request = web.next().await;
+        let member = member.replace("ID", &request.id().to_string());
+        request.events().await;
+        request.write(format!(r#"data: {{"jsonrpc":"2.0",{member}:"{much}"#)).await;
+        assert_eq!(answer.await.unwrap().unwrap_err(), LineError::TooLarge, "{member}");
+    }
+}
+
+#[tokio::test]
+async fn what_waits_to_be_heard_is_bounded_by_its_bytes() {
+    let mut web = Web::start().await;
+    let spec = Spec { memory_bytes_max: 8 << 20, ..web.spec() };
+    let world = World::open(&spec, Opening::Modern).await.unwrap();
+    let (sender, mut heard) = mpsc::channel(64);
+    let answer = asking(&world, Ask { heard: Some(sender), ..ask("x", json!({})) });
+    let mut request = web.next().await;
+    let told = json!({"jsonrpc": "2.0", "method": "n", "params": {"t": "x".repeat(1 << 20)}});
+    let sent = tokio::spawn(async move {
+        request.events().await;
+        for _ in 0..40 {
+            request.write(format!("data: {told}\n\n")).await;
+        }
+        request.write(format!("data: {}\n\n", message(request.id(), "7"))).await;
+        request
+    });
+    while heard.len() < 15 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(heard.len(), 15, "more than 16 MiB wait");
+    // The rest waits at the server, and comes.
+    for _ in 0..40 {
+        notification(heard.recv().await);
+    }
+    assert_eq!(result(answer.await.unwrap().unwrap()), b"7");
+    drop(sent.await);
 }
 
 #[tokio::test]

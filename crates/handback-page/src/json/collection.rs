@@ -286,19 +286,26 @@ impl JsonItems {
         let source = self.stored.source();
         let chunks = FIRST_READ_BYTES..=READ_BYTES;
         let mut window = Window::over(source, bytes.clone(), chunks)?;
-        let (name_end, value) = window.step(|scan, at| {
-            let (name_end, value) = scan.member(at)?;
-            // Until it is there, there may be more space.
-            scan.byte(value)?;
-            Ok(((name_end, value), at))
-        })?;
-        let name = window.bytes().get(..name_end).unwrap_or_default();
-        let name = str::from_utf8(name).map_err(|_| CollectionError::Changed)?;
-        let value = bytes.start + value as u64..bytes.end;
+        let name = window.name(<[u8]>::to_vec)?;
+        let name_bytes = bytes.start..window.offset(window.done());
+        window.colon()?;
+        window.space()?;
+        let value = window.offset(window.done())..bytes.end;
+        let name = match name {
+            Some(name) => String::from_utf8(name).map_err(|_| CollectionError::Changed)?,
+            // Of one that is longer, no more is shown than of a value.
+            None => {
+                let start = Excerpt::of_json(source, name_bytes.clone(), LongItem::START)?;
+                start.text.unwrap_or_default()
+            }
+        };
         let mut text = format!(r#"{{"key":{name},"value":"#);
-        let size_bytes = text.len() as u64 + (value.end - value.start) + 1;
+        let size_bytes = (text.len() - name.len() + 1) as u64
+            + (name_bytes.end - name_bytes.start)
+            + (value.end - value.start);
         let mut read_on = None;
-        if text.len() <= FIRST_READ_BYTES {
+        let is_whole = name.len() as u64 == name_bytes.end - name_bytes.start;
+        if is_whole && text.len() <= FIRST_READ_BYTES {
             let shown = Excerpt::of_json(source, value, LongItem::START)?.text.unwrap_or_default();
             let name = pick::unquoted(name.as_bytes()).into_owned();
             let tokens = self.own.tokens().iter().cloned().chain([name]);

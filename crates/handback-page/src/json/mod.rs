@@ -38,4 +38,4 @@ pub use pointer::{Pointer, PointerError};
 pub use scan::MAX_DEPTH;
 pub use source::{ByteSource, InMemory};
 pub use starts::MAX_ITEMS;
-pub use window::MAX_VALUE_BYTES;
+pub use window::{MAX_NAME_BYTES, MAX_VALUE_BYTES};

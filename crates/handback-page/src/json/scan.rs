@@ -216,15 +216,21 @@ impl<'a> Scan<'a> {
     /// Where the name that starts at `at` ends, and where its value starts.
     #[inline(always)]
     pub(crate) fn member(&self, at: usize) -> Result<(usize, usize), Stop> {
-        if self.byte(at)? != b'"' {
-            return bad(at, "the name of a member is expected, in quotes");
-        }
-        let end = self.string(at)?;
+        let end = self.quoted_name(at)?;
         let colon = self.space(end);
         if self.byte(colon)? != b':' {
             return bad(colon, "':' is expected");
         }
         Ok((end, self.space(colon + 1)))
+    }
+
+    /// Where the name that starts at `at` ends.
+    #[inline(always)]
+    pub(super) fn quoted_name(&self, at: usize) -> Result<usize, Stop> {
+        match self.byte(at)? {
+            b'"' => self.string(at),
+            _ => bad(at, "the name of a member is expected, in quotes"),
+        }
     }
 
     /// The end of the text that starts at `at` with a quote.

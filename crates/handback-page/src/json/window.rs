@@ -3,14 +3,19 @@
 use std::borrow::Cow;
 use std::ops::{Range, RangeInclusive};
 
-use super::scan::{Fault, Scan, Stop};
+use super::scan::{Fault, Scan, Stop, bad};
 use super::skim::Skim;
 use super::source::ByteSource;
 use crate::collection::CollectionError;
 
-/// The longest item that is looked at, and the longest name or number: they are in memory at once. A
-/// longer item is counted, and what is in it can be found by its pointer.
+/// The longest item that is looked at: it is in memory at once. A longer one is counted, and what is in it
+/// can be found by its pointer.
 pub const MAX_VALUE_BYTES: usize = 256 << 20;
+
+/// The longest name of a member that is looked at on the way of a pointer, and the longest number: longer
+/// names are passed over, and a document with a longer number is refused. Nothing that anybody asks for
+/// is called so, and no number says so much.
+pub const MAX_NAME_BYTES: usize = 64 << 10;
 
 /// How much is read at a time: enough that a read costs little beside what is done with the bytes,
 /// and so little that they are still in the cache when they are looked at a second time.
@@ -90,9 +95,76 @@ impl<'a> Window<'a> {
             self.done = at;
             match result {
                 Ok(()) => return Ok(()),
+                // All else is passed over as it comes.
+                Err(Stop::Incomplete) if self.left() > MAX_NAME_BYTES && !self.is_last() => {
+                    let (what, unit, limit) = ("a number", "bytes", MAX_NAME_BYTES as u64);
+                    return Err(CollectionError::TooLarge { what, unit, limit });
+                }
                 Err(stop) => self.go_on(stop)?,
             }
         }
+    }
+
+    /// Goes over white space, however much there is.
+    pub(crate) fn space(&mut self) -> Result<(), CollectionError> {
+        loop {
+            self.done = self.scan().space(self.done);
+            if self.left() > 0 || self.is_last() {
+                return Ok(());
+            }
+            self.slide()?;
+        }
+    }
+
+    /// Goes over the name of a member, to behind its quotes. Says what it is, in quotes, to `look`, unless
+    /// it is longer than any that is looked at.
+    pub(crate) fn name<T>(
+        &mut self,
+        mut look: impl FnMut(&[u8]) -> T,
+    ) -> Result<Option<T>, CollectionError> {
+        loop {
+            let (scan, start) = (self.scan(), self.done);
+            match scan.quoted_name(start) {
+                Ok(end) => {
+                    let name = Some(scan.slice(start, end));
+                    let seen = name.filter(|name| name.len() <= MAX_NAME_BYTES).map(&mut look);
+                    self.done = end;
+                    return Ok(seen);
+                }
+                Err(Stop::Incomplete) if self.left() > MAX_NAME_BYTES => {
+                    self.done = start + 1;
+                    self.rest_of_text()?;
+                    return Ok(None);
+                }
+                Err(stop) => self.go_on(stop)?,
+            }
+        }
+    }
+
+    /// Goes from behind a name to behind its colon.
+    pub(crate) fn colon(&mut self) -> Result<(), CollectionError> {
+        self.space()?;
+        self.step(|scan, at| match scan.byte(at)? {
+            b':' => Ok(((), at + 1)),
+            _ => bad(at, "':' is expected"),
+        })
+    }
+
+    fn rest_of_text(&mut self) -> Result<(), CollectionError> {
+        loop {
+            let mut at = self.done;
+            let result = self.scan().rest_of_text(&mut at);
+            self.done = at;
+            match result {
+                Ok(()) => return Ok(()),
+                Err(stop) => self.go_on(stop)?,
+            }
+        }
+    }
+
+    /// How many bytes are there that were not dealt with.
+    fn left(&self) -> usize {
+        self.bytes.len().saturating_sub(self.done)
     }
 
     /// Does a step, again with more bytes if there are not enough.

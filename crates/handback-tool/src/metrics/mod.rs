@@ -48,7 +48,7 @@ pub(crate) const SURFACES: [Surface; 5] =
 
 /// Why something is refused: every reason that the audit has. The last one stands for what is not
 /// here.
-pub(crate) const REASONS: [&str; 34] = [
+pub(crate) const REASONS: [&str; 40] = [
     // Of calls.
     "not_found",
     "busy",
@@ -63,6 +63,13 @@ pub(crate) const REASONS: [&str; 34] = [
     "broken",
     "too_large",
     "unavailable",
+    // Of calls that upstreams did not answer, or whose answer was not kept.
+    "unreachable",
+    "lost",
+    "refused",
+    "era",
+    "protocol",
+    "not_held",
     // Of tokens.
     "too_long",
     "malformed",
@@ -86,8 +93,11 @@ pub(crate) const REASONS: [&str; 34] = [
     "mistyped",
     "credential_expired",
     "credential_gone",
-    "other",
+    OTHER,
 ];
+
+/// A reason that is not among them.
+pub(crate) const OTHER: &str = "other";
 
 /// Upstreams that are counted by name at most; a gateway has no more.
 pub const UPSTREAMS_MAX: usize = 64;

@@ -49,7 +49,8 @@ async fn make(
         class: ToolClass::Unknown,
         journal: journal.cloned(),
     };
-    let relayed = Relayed { json: Bytes::from_static(b"{}"), is_error: false, round: None };
+    let relayed =
+        Relayed { json: Bytes::from_static(b"{}"), is_error: false, round: None, reason: None };
     let work = Box::pin(std::future::ready(Ok(relayed)));
     Ok(entered.make(Some(claim), LONG, work).await?.is_replay)
 }

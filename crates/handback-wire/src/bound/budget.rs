@@ -23,7 +23,7 @@ impl Budget {
     pub const DEFAULT: Self = Self { bytes: 40 << 10 };
 
     /// Nothing is cut below so many bytes, however small the budget is: a notice, a handle and what
-    /// is said of it for programs have to fit.
+    /// is said of it for programs have to fit, and would be longer than what is cut.
     pub const FLOOR_BYTES: usize = 4 << 10;
 
     /// What a token is taken for. English text has about four characters in a token, JSON and code
@@ -57,10 +57,10 @@ impl Budget {
     /// Whether a result of so many bytes is within it.
     #[must_use]
     pub fn allows(self, bytes: u64) -> bool {
-        usize::try_from(bytes).is_ok_and(|bytes| bytes <= self.bytes)
+        usize::try_from(bytes).is_ok_and(|bytes| bytes <= self.room())
     }
 
-    /// What a result that is cut has room for.
+    /// What a result has room for: the budget, or what nothing is cut below.
     pub(super) fn room(self) -> usize {
         self.bytes.max(Self::FLOOR_BYTES)
     }
@@ -160,6 +160,15 @@ mod tests {
         assert!(Budget::DEFAULT.as_bytes() < 50_000);
         assert!(Budget::DEFAULT.as_bytes() >= Budget::tokens(10_000).as_bytes());
         assert!(Budget::unlimited().allows(u64::MAX));
-        assert!(Budget::bytes(5).allows(5) && !Budget::bytes(5).allows(6));
+        assert!(Budget::bytes(5000).allows(5000) && !Budget::bytes(5000).allows(5001));
+    }
+
+    #[test]
+    fn nothing_is_cut_that_a_notice_would_be_longer_than() {
+        let floor = Budget::FLOOR_BYTES as u64;
+        for budget in [0, 1000, Budget::FLOOR_BYTES] {
+            let budget = Budget::bytes(budget);
+            assert!(budget.allows(1500) && budget.allows(floor) && !budget.allows(floor + 1));
+        }
     }
 }

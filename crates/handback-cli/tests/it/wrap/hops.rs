@@ -171,6 +171,10 @@ fn what_a_server_asks_is_passed_on_however_large_it_is() {
     let call = json!({"name": "confirm", "arguments": {"what": "x", "bytes": 9 << 20}});
     let refused = client.ask("tools/call", call);
     assert_eq!(refused["_meta"]["dev.handback/reason"], "too_large", "{refused}");
+    // And nothing of it is held.
+    let listed = json!({"operation": "list_collections", "params": {}});
+    let listed = super::aql(&mut client, "mcp_aql_read", &listed).to_string();
+    assert!(!listed.contains("confirm"), "{listed}");
 }
 
 #[test]

@@ -329,3 +329,13 @@ fn what_has_no_endpoint_tells_its_sums_at_its_end() {
     assert!(sums[0].starts_with("note: sums of this run; calls: 2; replays: 0;"), "{told}");
     assert!(sums[0].contains("; results_held: 1;"), "{told}");
 }
+
+#[test]
+fn what_the_gateway_says_in_the_place_of_a_server_has_failed() {
+    let served = Served::new();
+    let told = served.result("append", None, json!({"arguments": {"text": "a", "die": true}}));
+    assert_eq!(told["_meta"]["dev.handback/reason"], "lost", "{told}");
+    let numbers = served.numbers();
+    assert_eq!((numbers.ended("failed"), numbers.ended("answered")), (1, 0));
+    assert_eq!((numbers.refused("lost"), numbers.refusals()), (1, 1));
+}

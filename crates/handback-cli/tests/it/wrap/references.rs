@@ -65,6 +65,29 @@ fn what_names_nothing_does_not_reach_the_server() {
 }
 
 #[test]
+fn what_no_schema_can_check_does_not_reach_the_server() {
+    for era in ERAS {
+        let world = World::speaking("both odd");
+        let mut client = world.client(era);
+        let handle = held(&client.call("document", &json!({"bytes": 300_000})));
+        let refused = client.call("odd", &json!({"text": format!("$held:{handle}")}));
+        assert_eq!(refused["isError"], true, "{refused}");
+        assert!(text(&refused).contains("that of this one cannot be used"), "{refused}");
+        assert!(world.effects("odd").is_empty());
+        // What the client says itself is the server's to check.
+        let result = client.call("odd", &json!({"text": "a text with $held: in it", "count": 3}));
+        assert_eq!(result["structuredContent"]["rows"], json!([0, 1, 2]), "{result}");
+        // Of what is cut, nobody knows whether it is valid.
+        let result = client.call("odd", &json!({"count": 50_000}));
+        assert_eq!(
+            (&result["isError"], &result["structuredContent"]),
+            (&json!(true), &Value::Null)
+        );
+        assert!(text(&result).contains(&held(&result)), "{result}");
+    }
+}
+
+#[test]
 fn a_call_that_was_made_has_its_answer_when_what_it_refers_to_is_gone() {
     let world = World::new();
     let mut client = world.client(Era::Older);

@@ -233,16 +233,32 @@ fn the_result_of_a_servers_own_task_keeps_to_the_budget() {
         (&json!(task), &json!("completed"))
     );
     assert_eq!(text(&told["result"]["result"]).len(), 1000);
-    // Over the budget, and over what is in memory of an answer.
-    for bytes in [400_000, 9 << 20] {
+    // Over the budget, over what is in memory of an answer, and over what is passed on.
+    for bytes in [400_000, 9 << 20, 65 << 20] {
         let (_, told) = told_of(bytes);
         assert!(told.to_string().len() < 80_000, "{} bytes", told.to_string().len());
         let held = &told["result"]["result"]["_meta"]["dev.handback/held"][0];
         assert!(held["bytes"].as_u64().unwrap() >= bytes as u64, "{told}");
     }
-    let (_, told) = told_of(65 << 20);
-    assert_eq!(told["error"]["data"]["reason"], "too_large", "{told}");
-    assert!(told["error"]["message"].as_str().unwrap().contains("too large"), "{told}");
+}
+
+#[test]
+fn the_result_of_an_older_task_is_one_of_its_tool() {
+    let world = World::speaking("both tasks");
+    let rows = "[[gateway.tools]]\ntools = \"rows\"\nbudget = \"1MiB\"\n";
+    world.sandbox.write("handback.toml", rows);
+    let config = world.sandbox.path("handback.toml");
+    let flags = ["--config", config.to_str().unwrap()];
+    let mut client = world.client_with(Era::Older, &flags, knows_tasks());
+    let mut held_of = |tool: &str, task: &str| {
+        let params =
+            json!({"name": tool, "arguments": {"count": 1, "bytes": 1}, "task": {"id": task}});
+        let called = client.ask("tools/call", params);
+        assert_eq!(called["task"]["taskId"], task, "{called}");
+        client.ask("tasks/result", json!({"taskId": task}))["_meta"]["dev.handback/held"].clone()
+    };
+    assert!(held_of("document", "chore-100000")[0]["handle"].is_string());
+    assert!(held_of("rows", "chore-100001").is_null(), "it has a budget of its own");
 }
 
 #[test]

@@ -9,7 +9,7 @@ and a template of them; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
 is; `tasks`, it makes tasks; `token:TOKEN`, it wants to hear
-under that token how far its questions are, and writes down what it is told; `deaf`, it never lists anything; `jealous`, of its processes only the one that was greeted first does; `open`, a tool that shows its environment; `brief`, it says what it is and
+under that token how far its questions are, and writes down what it is told; `deaf`, it never lists anything; `jealous`, of its processes only the one that was greeted first does; `open`, a tool that shows its environment; `odd`, one with schemas that are elsewhere; `brief`, it says what it is and
 ends over the next question; `stubborn`, it starts another program, writes down the processes of both,
 and neither ends with its input nor when it is asked to.
 """
@@ -79,6 +79,9 @@ if "tasks" in MORE:
     TOOLS.append(tool("chore", {"bytes": NUMBER}))
 if "open" in MORE:
     TOOLS.append(tool("environment", {}))
+if "odd" in MORE:
+    ELSEWHERE = {"$ref": "https://schemas.invalid/x"}
+    TOOLS.append(tool("odd", {"text": ELSEWHERE, "count": NUMBER}, outputSchema=ELSEWHERE))
 
 
 def text(line):
@@ -100,6 +103,9 @@ def call(name, arguments, params, modern):
         rows = [{"id": n, "name": f"row {n}", "group": n % 7} for n in range(arguments["count"])]
         value = {"rows": rows}
         return {"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value}
+    if name == "odd":
+        record("odd")
+        return {"content": [], "structuredContent": {"rows": list(range(arguments.get("count", 0)))}}
     if name == "wide":
         body = ('"ä\n' * arguments["bytes"])[: arguments["bytes"]]
         return {"content": [], "structuredContent": {"rows": [{"id": n, "body": body} for n in range(arguments["count"])]}}
@@ -351,6 +357,9 @@ def answer(message):
         record("complete " + str(params["ref"].get("name") or params["ref"].get("uri")))
         result = {"completion": {"values": ["world"]}}
         return {**result, "resultType": "complete"} if modern else result
+    if method == "tools/call" and "id" in params.get("task", {}):
+        # A task of the older era, of whichever tool.
+        return {"task": {"taskId": params["task"]["id"], "status": "completed"}}
     if method == "tools/call":
         result = call(params["name"], params.get("arguments") or {}, params, modern)
         if isinstance(result, dict) and modern:

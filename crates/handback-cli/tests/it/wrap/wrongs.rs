@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ERAS, World, text};
 use crate::mcp_client::{Client, Era};
@@ -139,9 +139,22 @@ fn a_full_disk_fails_the_call_that_needs_it() {
     let failed = client.call("document", &json!({"bytes": 100_000_000}));
     assert_eq!(
         (&failed["isError"], &failed["_meta"]["dev.handback/reason"]),
-        (&json!(true), &json!("no_room")),
+        (&json!(true), &json!("not_held")),
         "{failed}"
     );
+    assert!(text(&failed).starts_with("the call was made"), "{failed}");
+    // It is known that it was made, so that another try is told the same.
+    let call = json!({
+        "name": "document",
+        "arguments": {"bytes": 100_000_000},
+        "_meta": {"dev.handback/idempotency-key": "k"},
+    });
+    for is_replayed in [Value::Null, json!(true)] {
+        let failed = client.ask("tools/call", call.clone());
+        let meta = &failed["_meta"];
+        assert_eq!(meta["dev.handback/reason"], "not_held", "{failed}");
+        assert_eq!(meta["dev.handback/replayed"], is_replayed, "{failed}");
+    }
     let held = client.call("document", &json!({"bytes": 20_000_000}));
     assert!(held["_meta"]["dev.handback/held"][0]["handle"].is_string(), "{held}");
     assert_eq!(text(&client.call("look", &json!({"text": "x"}))), "x");

@@ -115,6 +115,22 @@ def asks_much(id, params):
     say('{"jsonrpc":"2.0","id":%d,%s}' % (id, ",".join(members)))
 
 
+def asks_often(id, params):
+    """Asks something large several times, and says what it was told to the last one."""
+    for number in range(params["times"]):
+        ask("s-%d" % number, "sampling/createMessage", {"x": "y" * params["bytes"]})
+    answers["s-%d" % (params["times"] - 1)] = id
+
+
+def tells_much(id, params):
+    """Says how far it is in many words, and something that belongs to no question, again and again."""
+    much = "y" * params["bytes"]
+    for _ in range(params["times"]):
+        tell("notifications/progress", {"progressToken": params["_meta"]["progressToken"], "x": much})
+        tell("notifications/message", {"x": much})
+    result(id, "{}")
+
+
 def malformed(id, params):
     for _ in range(params["times"]):
         say(params.get("line", "{ not json"))

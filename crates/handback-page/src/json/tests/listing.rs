@@ -625,3 +625,19 @@ fn many_short_items_beside_long_ones_are_found_by_their_pointers() {
     let long: Vec<_> = page.rows.iter().map(|row| row.item.as_long().is_some()).collect();
     assert_eq!(long, [false, true, false]);
 }
+
+#[test]
+fn of_a_long_name_a_part_is_shown() {
+    let (name, text) = super::locate::named(4 << 20);
+    let options = JsonOptions::new().with_longest_item(1 << 20);
+    let collection = JsonCollection::open(InMemory::new(text, 0), options).unwrap();
+    let window = Window::Offset { offset: 0, limit: 9 };
+    let page = fetch(&collection, &everything(&collection), window).unwrap();
+    assert_eq!(page.rows.len(), 2);
+    let shown = page.rows[0].item.as_long().unwrap();
+    let whole = format!(r#"{{"key":{name},"value":[1]}}"#);
+    assert!(whole.starts_with(shown.text()) && shown.text().len() > 4000, "{}", shown.text().len());
+    assert_eq!(shown.start.size_bytes, whole.len() as u64);
+    assert_eq!(shown.read_on, None);
+    assert_eq!(page.rows[1].item, r#"{"key":"wanted","value":[7]}"#);
+}

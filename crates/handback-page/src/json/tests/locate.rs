@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::index::locate;
 use super::super::pointer::Pointer;
 use super::super::source::{ByteSource, InMemory};
-use super::super::window::READ_BYTES;
+use super::super::window::{MAX_NAME_BYTES, READ_BYTES};
 use super::{any_value, written};
 use crate::collection::CollectionError;
 
@@ -96,4 +96,31 @@ fn long_values_are_never_in_memory_at_once() {
     assert_eq!(range.end - range.start, many.len() as u64 + 2);
     let most = source.most.load(Ordering::Relaxed);
     assert!(most <= READ_BYTES as u64, "{most} bytes at once");
+}
+
+/// A document with a name of so many bytes, its quotes included, and much white space.
+pub(super) fn named(length: usize) -> (String, String) {
+    let name = format!("\"{}\"", "\u{e9}".repeat(length / 2 - 1));
+    let space = " ".repeat(1 << 20);
+    let text = format!(r#"{{{space}{name}{space}:{space}[1]{space},{space}"wanted":[7]{space}}}"#);
+    (name, text)
+}
+
+#[test]
+fn long_names_and_white_space_are_never_in_memory_at_once() {
+    for length in [4 << 20, MAX_NAME_BYTES + 2, MAX_NAME_BYTES] {
+        let (name, text) = named(length);
+        let source = Measured { text, most: AtomicU64::new(0) };
+        let wanted = locate(&source, &"/wanted".parse().unwrap()).unwrap().unwrap();
+        assert_eq!(&source.text[usizes(wanted)], "[7]");
+        // One that is longer is nothing that a pointer leads to.
+        let pointer = Pointer::from_tokens([name.trim_matches('"').to_owned()]);
+        let found = locate(&source, &pointer).unwrap();
+        assert_eq!(found.is_some(), length == MAX_NAME_BYTES, "{length}");
+        let most = source.most.load(Ordering::Relaxed);
+        assert!(most <= READ_BYTES as u64, "{most} bytes at once");
+    }
+    let broken = format!(r#"{{"{}":1,"a":1"#, "x".repeat(1 << 20));
+    let found = locate(&InMemory::new(broken, 0), &"/a".parse().unwrap());
+    assert!(matches!(found, Err(CollectionError::Damaged(_))), "{found:?}");
 }

@@ -1,0 +1,120 @@
+//! Room for what waits to be heard, in bytes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Heard;
+
+/// Bytes that wait to be heard beside one question at most, and of what belongs to none on one line. That
+/// is twice what a message may have in memory by default: a queue has places for far more messages.
+const ROOM_BYTES: u32 = 16 << 20;
+
+/// Room for what waits to be heard. What is in it takes its room until nobody has it any more: all the
+/// way to the client. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(super) struct Room(Arc<Semaphore>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(ROOM_BYTES as usize)))
+    }
+}
+
+impl Room {
+    /// Puts something into it; gives it back, if there is not so much room.
+    pub(super) fn put(&self, heard: Heard) -> Result<Heard, Heard> {
+        let Some(bytes) = taken_by(&heard) else { return Ok(heard) };
+        match Arc::clone(&self.0).try_acquire_many_owned(bytes) {
+            Ok(place) => Ok(placed(heard, place)),
+            Err(_) => Err(heard),
+        }
+    }
+
+    /// Puts something into it, once there is so much room.
+    pub(super) async fn wait(&self, heard: Heard) -> Heard {
+        let Some(bytes) = taken_by(&heard) else { return heard };
+        match Arc::clone(&self.0).acquire_many_owned(bytes).await {
+            Ok(place) => placed(heard, place),
+            // It is never closed.
+            Err(_) => heard,
+        }
+    }
+}
+
+/// What something takes: one that is larger than all there is takes all of it.
+fn taken_by(heard: &Heard) -> Option<u32> {
+    let (Heard::Notification { params, .. } | Heard::Request { params, .. }) = heard;
+    params.as_ref().map(|params| u32::try_from(params.len()).unwrap_or(ROOM_BYTES).min(ROOM_BYTES))
+}
+
+fn placed(heard: Heard, place: OwnedSemaphorePermit) -> Heard {
+    let placed = |params: Option<Bytes>| {
+        // Copied, so that it does not keep all that was read together with it.
+        let bytes = params.map(|params| Placed { bytes: Box::from(&*params), _place: place });
+        bytes.map(Bytes::from_owner)
+    };
+    match heard {
+        Heard::Notification { method, params } => {
+            Heard::Notification { method, params: placed(params) }
+        }
+        Heard::Request { id, method, params } => {
+            Heard::Request { id, method, params: placed(params) }
+        }
+    }
+}
+
+/// Bytes, and the room that they take.
+struct Placed {
+    bytes: Box<[u8]>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Placed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(bytes: u32) -> Heard {
+        let params = Bytes::from(vec![b'x'; bytes as usize]);
+        Heard::Notification { method: "m".to_owned(), params: Some(params) }
+    }
+
+    fn params(heard: &Heard) -> &Bytes {
+        let Heard::Notification { params: Some(params), .. } = heard else { panic!("{heard:?}") };
+        params
+    }
+
+    #[tokio::test]
+    async fn what_nobody_took_takes_room() {
+        let room = Room::default();
+        let first = room.put(heard(ROOM_BYTES - 10)).unwrap();
+        // However it goes on, and however many have it.
+        let taken = params(&first).clone().slice(5..6);
+        drop(first);
+        let second = room.clone().put(heard(10)).unwrap();
+        assert_eq!(params(&room.put(heard(1)).unwrap_err()).len(), 1);
+        let nothing = Heard::Notification { method: "m".to_owned(), params: None };
+        room.put(nothing).unwrap();
+        drop(second);
+        room.put(heard(11)).unwrap_err();
+        drop(taken);
+        room.put(heard(11)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_larger_than_the_room_has_it_alone() {
+        let room = Room::default();
+        let large = room.wait(heard(ROOM_BYTES + 1)).await;
+        assert_eq!(params(&large).len(), ROOM_BYTES as usize + 1);
+        assert!(futures_util::poll!(std::pin::pin!(room.wait(heard(1)))).is_pending());
+        drop(large);
+        room.wait(heard(1)).await;
+    }
+}
