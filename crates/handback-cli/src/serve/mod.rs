@@ -319,13 +319,15 @@ async fn either(mut terminate: Signal, mut interrupt: Signal) {
 }
 
 /// Says when a process at standard streams is to end: every signal that asks for it is as good as the
-/// end of its input.
+/// end of its input. Limits of files do not end it.
 pub(crate) fn stopping(runtime: &Runtime) -> Result<watch::Receiver<bool>, Failure> {
     let _entered = runtime.enter();
     let (terminate, interrupt) = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
     let mut hangup = heard(SignalKind::hangup())?;
+    let files = outlive_file_limits()?;
     let (sender, stop) = watch::channel(false);
     tokio::spawn(async move {
+        let _kept = files;
         tokio::select! {
             () = either(terminate, interrupt) => {}
             _ = hangup.recv() => {}

@@ -167,6 +167,7 @@ fn a_newer_client_hears_beside_its_call_what_it_asked_for() {
         let answer = crate::streams::server::read(&mut stream);
         let body = String::from_utf8(answer.body).unwrap();
         let events = body.lines().filter_map(|line| line.strip_prefix("data: "));
+        assert!(body.contains("data: "), "{level:?}: {body}");
         let mut heard: Vec<Value> =
             events.map(|json| serde_json::from_str(json).unwrap()).collect();
         assert_eq!(text(&heard.pop().unwrap()["result"]), "told", "{body}");

@@ -136,7 +136,7 @@ fn what_nobody_can_read_any_more_leaves_the_disk() {
     let mut client = world.client(Era::Newest);
     let result = client.call("document", &json!({"bytes": BYTES}));
     assert!(held(&result)["handle"].is_string(), "{result}");
-    let kept = || large_files(&folder, BYTES.into());
+    let kept = || large_files(&folder, (BYTES / 2).into());
     assert_eq!(kept(), 1);
     assert!(client.close().success());
     assert_eq!(kept(), 1, "it outlives the process");
