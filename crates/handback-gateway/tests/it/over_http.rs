@@ -63,8 +63,9 @@ async fn errors_are_answers_whatever_their_status() {
     let params = modern(json!({"name": "échö"}));
     let mut asked = ask("tools/call", params);
     asked.headers.push(("Mcp-Name".to_owned(), "another".to_owned()));
-    let answer = world.line.ask(asked).await.unwrap();
-    let Answer::Error(error) = answer else { panic!("an error") };
+    // Such a question was not looked at any further.
+    let answer = world.line.ask(asked).await;
+    let Err(LineError::Mismatch(error)) = answer else { panic!("no mismatch: {answer:?}") };
     assert!(String::from_utf8(error.to_vec()).unwrap().contains("-32020"));
 }
 

@@ -46,6 +46,10 @@ impl Tables {
                 "a write was interrupted, and its remains were removed from the journal"
             );
         }
+        // fjall asks for the working directory, whatever the path, and panics if it was removed.
+        if std::env::current_dir().is_err() {
+            std::env::set_current_dir(path)?;
+        }
         // fjall panics on some kinds of damage. Nothing of ours is left half done by that.
         background::stepping_back(|| Self::open_checked(path, options))
             .unwrap_or_else(|_| Err(OpenError::Damaged("the database cannot be read".to_owned())))
