@@ -69,7 +69,7 @@ fn serve_comments() -> String {
         write(&vec![b'z'; 5 << 20]);
         write(b"\"\n");
         let comment = [b":".as_slice(), &vec![b'c'; COMMENT], b"\n"].concat();
-        for _ in 0..LARGE as usize / COMMENT {
+        for _ in 0..LARGE / COMMENT as u64 {
             write(b"data: ,1\n");
             write(&comment);
         }

@@ -457,7 +457,7 @@ impl Entry {
                 });
                 if let Some(reason) = reason.as_deref().filter(|_| !is_replay) {
                     let known = REASONS.into_iter().find(|known| *known == reason);
-                    line.reason.get_or_insert(known.unwrap_or(OTHER));
+                    line.reason.get_or_insert_with(|| known.unwrap_or(OTHER));
                 }
                 line.minted = minted.map(|token| TokenFingerprint::of(token).to_string());
             }

@@ -240,7 +240,7 @@ fn many_blocks_are_cut_at_blocks() {
 #[test]
 fn blocks_are_the_items_of_their_array_even_if_there_is_one() {
     let mut block = text("");
-    block["annotations"] = rows(50);
+    block["annotations"] = rows(150);
     let result = json!({"content": [block], "_meta": null});
     let outcome = cut(&result, 0);
     let part = outcome.bounded.parts.iter().find(|part| part.path.to_string() == "/content");
