@@ -210,7 +210,14 @@ impl HttpFront {
             biased;
             ended = &mut work => match ended {
                 Ended::Strange => return None,
-                Ended::Answered(id, answer) => return Some(whole(&id, &answer)),
+                Ended::Answered(id, answer) => match told.try_recv() {
+                    Err(_) => return Some(whole(&id, &answer)),
+                    // What was said before the answer comes before it, however fast it was.
+                    Ok(said) => {
+                        work = Box::pin(std::future::ready(Ended::Answered(id, answer)));
+                        Some(said)
+                    }
+                },
             },
             Some(told) = told.recv() => Some(told),
             () = tokio::time::sleep(KEEP_ALIVE) => None,

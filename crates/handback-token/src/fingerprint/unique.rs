@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 1_024;
 /// nesting that nobody reads, is as bad. Of a text that is not JSON this says nothing.
 #[must_use]
 pub fn is_unambiguous(json: &[u8]) -> bool {
-    Look { json, at: 0, names: Vec::new(), open: Vec::new(), is_name: false }.is_to_the_end()
+    Look { json, at: 0, names: Vec::new(), open: Vec::new(), is_name: false }.goes_well()
 }
 
 struct Look<'a> {
@@ -29,7 +29,7 @@ struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    fn is_to_the_end(mut self) -> bool {
+    fn goes_well(mut self) -> bool {
         while let Some(byte) = self.next() {
             let is_well = match byte {
                 b'{' => self.opens(Some(self.names.len())),

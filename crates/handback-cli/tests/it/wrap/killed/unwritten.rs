@@ -28,8 +28,12 @@ fn an_answer_that_cannot_be_recorded_is_given_and_the_call_is_not_made_again() {
             matches!(caller.call(&other), Ended::Done { .. })
         });
         assert_eq!(site.effects("y").len(), 1, "{era:?}");
-        // What became of the first one is not in the record.
-        assert_eq!(caller.call(&call).reason(), "ambiguous", "{era:?}");
+        // What became of the first one is not in the record, unless what could not be written then was
+        // written when it could.
+        match caller.call(&call) {
+            Ended::Refused(reason, _) => assert_eq!(reason, "ambiguous", "{era:?}"),
+            again => assert_eq!(again.done(), (number, true), "{era:?}"),
+        }
         assert_eq!(site.effects("x").len(), 1, "{era:?}");
     }
 }
