@@ -326,14 +326,13 @@ pub async fn serve_stdio(
     let (log, kv, keys) = open(&config)?;
     #[cfg(debug_assertions)]
     let (log, kv) = crate::faults::under(log, kv, config.kill_at);
-    // No streams here.
-    drop(log);
     let time = clock(&config);
     let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
     let parts = ToolParts::of(config, Arc::clone(&kv), keys.data, sealer);
     let tools = Arc::new(Tools::open(parts, &time)?);
     let caller = peers.caller(uid);
     let sweeper = tokio::spawn(sweep_tools(kv, Arc::clone(&tools)));
+    let mender = tokio::spawn(mend(log));
     let served = match &tools.gateway {
         None => tokio::select! {
             served = tools.server.clone().for_caller(caller).serve_stdio() => {
@@ -350,10 +349,25 @@ pub async fn serve_stdio(
             served.map_err(StartError::from)
         }
     };
-    sweeper.abort();
-    // What it holds of the tools ends with it.
-    let _ = sweeper.await;
+    for beside in [sweeper, mender] {
+        beside.abort();
+        // What it holds of the tools and of the store ends with it.
+        let _ = beside.await;
+    }
     served
+}
+
+/// How soon a store that does not take writes is opened anew.
+const MEND_EVERY: Duration = Duration::from_secs(1);
+
+/// Brings a store back that was broken by a failed write. Where there are streams, their writer does.
+async fn mend(log: Arc<dyn Log>) {
+    loop {
+        tokio::time::sleep(MEND_EVERY).await;
+        let broken = Arc::clone(&log);
+        // What fails now is tried again later.
+        let _ = tokio::task::spawn_blocking(move || broken.recover()).await;
+    }
 }
 
 /// As [`sweep`], where there are no streams.

@@ -244,7 +244,7 @@ fn blocks_are_the_items_of_their_array_even_if_there_is_one() {
     let result = json!({"content": [block], "_meta": null});
     let outcome = cut(&result, 0);
     let part = outcome.bounded.parts.iter().find(|part| part.path.to_string() == "/content");
-    assert_eq!(part.map(|part| (part.shown, part.total)), Some((1, 1)));
+    assert_eq!(part.map(|part| (part.shown, part.total)), Some((0, 1)));
 }
 
 #[test]
