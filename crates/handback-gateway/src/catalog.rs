@@ -232,25 +232,28 @@ impl Part {
         which: usize,
         before: Option<&Catalog>,
     ) -> (usize, Self) {
-        let listed = join_all(List::ALL.map(|list| gateway.items(talk, which, list)));
         let limit = if gateway.own() == 1 { ALONE_TIME } else { TOGETHER_TIME };
-        let listed = tokio::time::timeout(limit, listed).await.unwrap_or_default();
-        let listed: Option<Vec<Vec<Bytes>>> = listed.into_iter().collect();
-        let part = match listed.and_then(|listed| <[_; List::ALL.len()]>::try_from(listed).ok()) {
-            Some(items) => {
-                let is_for_all = gateway.lists_for_all(talk, which);
-                Self { items: items.map(Arc::new), is_current: true, is_for_all }
+        let look = |list| tokio::time::timeout(limit, gateway.items(talk, which, list));
+        let listed = join_all(List::ALL.map(look)).await;
+        let known = before.and_then(|before| before.parts.get(which)).cloned();
+        let is_known = known.is_some();
+        let nothing = || Self { is_for_all: true, ..Self::default() };
+        let mut part = known.unwrap_or_else(nothing);
+        let (mut is_current, was_for_all) = (true, part.is_for_all);
+        // One list that does not come takes nothing from the others.
+        for (items, listed) in part.items.iter_mut().zip(listed) {
+            match listed {
+                Ok(Some(listed)) => *items = Arc::new(listed),
+                Ok(None) | Err(_) => is_current = false,
             }
-            None => {
-                let known = before.and_then(|before| before.parts.get(which)).cloned();
-                tracing::warn!(
-                    upstream = gateway.name_of(which),
-                    is_known = known.is_some(),
-                    "it does not say what it has"
-                );
-                Self { is_current: false, ..known.unwrap_or_default() }
-            }
-        };
+        }
+        part.is_current = is_current;
+        // What is kept of before is for those whom it was for.
+        part.is_for_all = gateway.lists_for_all(talk, which) && (was_for_all || is_current);
+        if !is_current {
+            let upstream = gateway.name_of(which);
+            tracing::warn!(upstream, is_known, "it does not say what it has");
+        }
         (which, part)
     }
 }

@@ -174,8 +174,8 @@ impl Hop<'_> {
         }
     }
 
-    /// Keeps bytes under the id that stands for them, unless they are there. Not, if they were there and
-    /// have ended.
+    /// Keeps bytes under the id that stands for them, unless they are there. Not, if they were there for
+    /// long, or have ended.
     async fn spill_under(
         &self,
         id: [u8; 16],
@@ -189,8 +189,10 @@ impl Hop<'_> {
         let now_ms = self.pipeline.now().as_secs().saturating_mul(1000);
         let spill = move || {
             let id = SpillId::from_bytes(id);
-            if let LookUp::Found(_) = held.look_up_spill(id, &owner, now_ms)? {
-                return Ok(true);
+            if let LookUp::Found(found) = held.look_up_spill(id, &owner, now_ms)? {
+                // A server may have begun its numbers anew: what is old is another task's, whose
+                // time this one would not have.
+                return Ok(now_ms.saturating_sub(found.created()) < LIFE_MS / 2);
             }
             let new = new.fixed_life(LIFE_MS);
             let mut writer = held.spill_writer_under(&owner, id, new, now_ms)?;

@@ -9,6 +9,7 @@
 //! nothing; the caller comes back with more bytes from the start of the same value.
 
 use super::stored::whole_characters;
+use super::window::MAX_NAME_BYTES;
 
 /// How deep arrays and objects may be nested, the document itself included: what `serde_json`
 /// takes for an item in an array, so that no item is refused later. It fits the bits of a `u128`.
@@ -381,6 +382,9 @@ impl<'a> Scan<'a> {
     /// `end`, if a double can hold the number before it.
     #[cold]
     fn checked(&self, start: usize, end: usize) -> Result<usize, Stop> {
+        if end - start > MAX_NAME_BYTES {
+            return bad(start, "a number that is too long");
+        }
         let digits = self.bytes.get(start..end).and_then(|digits| str::from_utf8(digits).ok());
         match digits.and_then(|digits| digits.parse::<f64>().ok()) {
             Some(number) if number.is_finite() => Ok(end),

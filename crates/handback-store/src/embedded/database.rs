@@ -48,7 +48,7 @@ impl Tables {
         }
         // fjall asks for the working directory, whatever the path, and panics if it was removed.
         if std::env::current_dir().is_err() {
-            std::env::set_current_dir(path)?;
+            std::env::set_current_dir("/")?;
         }
         // fjall panics on some kinds of damage. Nothing of ours is left half done by that.
         background::stepping_back(|| Self::open_checked(path, options))

@@ -131,6 +131,14 @@ impl EmbeddedStore {
 
     /// As [`Log::recover`](crate::Log::recover).
     pub(super) fn reopen(&self) -> Result<(), StoreError> {
+        // Whoever looks whether all is well keeps nobody waiting.
+        let is_open = matches!(
+            *self.condition.read().unwrap_or_else(PoisonError::into_inner),
+            Condition::Open(_)
+        );
+        if is_open {
+            return self.space.check(0);
+        }
         let mut condition = self.condition.write().unwrap_or_else(PoisonError::into_inner);
         if let Condition::Broken { tables, .. } = &mut *condition {
             // As long as the disk takes nothing, what is open goes on being read.

@@ -387,6 +387,18 @@ fn a_server_that_does_not_list_is_in_nobodys_way() {
     drop(unknown);
 }
 
+/// Where there are rules, what is not listed is not there.
+#[test]
+fn a_list_that_does_not_come_takes_nothing_from_the_others() {
+    let rules = "[[permissions.rules]]\ndeny = [\"wipe\"]\nsubjects = [\"bob\"]\n";
+    let upstreams = [("half", "newest halting has:mine"), ("other", "newest")];
+    let callers = Callers::before(&upstreams, rules);
+    let called = callers.ask(&callers.bob, "mine", json!({"arguments": {}}));
+    assert_eq!(text(&called["result"]), "learnt before", "{called}");
+    let unknown = callers.ask(&callers.bob, "never", json!({"arguments": {}}));
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+}
+
 #[test]
 fn what_a_server_lists_for_one_caller_is_nothing_to_another() {
     let callers = Callers::before(&[("good", "both"), ("mine", "older jealous has:hers")], "");

@@ -9,7 +9,8 @@ and a template of them; `gated`, it says what it is once there is
 no file `record.gate`; `restless`, its tools have changed whenever they are listed; `endless` and
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
 is; `tasks`, it makes tasks; `token:TOKEN`, it wants to hear
-under that token how far its questions are, and writes down what it is told; `deaf`, it never lists anything; `jealous`, of its processes only the one that was greeted first does; `open`, a tool that shows its environment; `odd`, one with schemas that are elsewhere; `brief`, it says what it is and
+under that token how far its questions are, and writes down what it is told; `deaf`, it never lists anything; `halting`, no prompts;
+`jealous`, of its processes only the one that was greeted first does; `open`, a tool that shows its environment; `odd`, one with schemas that are elsewhere; `brief`, it says what it is and
 ends over the next question; `stubborn`, it starts another program, writes down the processes of both,
 and neither ends with its input nor when it is asked to.
 """
@@ -334,7 +335,7 @@ def answer(message):
     if method == "logging/setLevel":
         record("state " + method)
         return {}
-    if "deaf" in MORE and method.endswith("/list"):
+    if "deaf" in MORE and method.endswith("/list") or "halting" in MORE and method == "prompts/list":
         time.sleep(3600)
     if "jealous" in MORE and method.endswith("/list") and not FIRST:
         raise Refused({"code": -32000, "message": "not for you"})
