@@ -47,6 +47,10 @@ const ROUNDS_MAX: usize = 16;
 /// Calls of one caller that are parked at most.
 const PARKED_MAX: usize = 64;
 
+/// Bytes of the questions of one caller that its parked calls ask, at most. That is two of the largest
+/// that there are by default: most have some hundred bytes.
+const PARKED_BYTES_MAX: usize = 16 << 20;
+
 /// How long a call stays parked.
 const PARKED_TIME: Duration = Duration::from_secs(300);
 
@@ -90,11 +94,15 @@ impl Drop for UnderWay {
 }
 
 impl Parking {
-    /// Parks a call; gives what its caller is asked. The call itself, if its caller has too many.
+    /// Parks a call; gives what its caller is asked. The call itself, if its caller has too many, or is
+    /// asked too much in them.
     fn park(&self, parked: Parked) -> Result<Answer, Parked> {
         let mut all = lock(&self.0);
-        let of_owner = all.values().filter(|other| other.owner == parked.owner).count();
-        if of_owner >= PARKED_MAX {
+        let of_owner = all.values().filter(|other| other.owner == parked.owner);
+        let (calls, bytes) = of_owner.fold((1, parked.question.len()), |(calls, bytes), other| {
+            (calls + 1, bytes + other.question.len())
+        });
+        if calls > PARKED_MAX || bytes > PARKED_BYTES_MAX {
             return Err(parked);
         }
         let name = format!("{:032x}", rand::rng().random::<u128>());
@@ -797,6 +805,28 @@ mod tests {
         };
         let (told, ()) = tokio::join!(comes_with(back(asked(&told).1), &parking), answering);
         assert_eq!(asked(&result(told.unwrap())).0, "again");
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_one_caller_is_bounded_in_bytes() {
+        let parking = Parking::default();
+        let (_server, line) = Server::start();
+        let parked = |owner: &str, bytes: usize| {
+            let (_, heard) = mpsc::channel(1);
+            let call = UnderWay { heard, answer: tokio::spawn(std::future::pending()) };
+            let question = question(&"x".repeat(bytes), None);
+            let (owner, asked) = (owner.to_owned(), Id::number(1));
+            parking.park(Parked { owner, call, asked, question, line: line.clone() })
+        };
+        let half = PARKED_BYTES_MAX / 2;
+        let first = result(Ok(parked("one", half).unwrap()));
+        parked("one", half).unwrap_err();
+        parked("one", 100).unwrap();
+        // Another caller has room, and so has this one again once it has answered.
+        parked("other", half).unwrap();
+        let state = first["requestState"].as_str().unwrap();
+        parking.take(state.strip_prefix(PARKED).unwrap(), "one").unwrap();
+        parked("one", half).unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,18 +1,12 @@
 //! One question to an upstream, and what its client hears until the answer is there.
 
-use std::time::Duration;
-
 use tokio::sync::mpsc;
 
 use crate::session::{Beside, Session};
 use crate::talk::{Talk, ToClient, WAITING_MAX};
-use crate::upstream::{Answer, Ask, Heard, Line, LineError};
+use crate::upstream::{Answer, Ask, DEAF_AFTER, Heard, Line, LineError};
 use crate::wishes::is_of_task;
 use crate::words::{self, METHOD_NOT_FOUND};
-
-/// How long a client may take nothing of what comes before its answer. After that, the rest of it is not
-/// for it: the answer is.
-const DEAF_AFTER: Duration = Duration::from_secs(5);
 
 /// What a server is told whose question reaches nobody.
 const NOT_ASKED: &str = "the client cannot be asked";

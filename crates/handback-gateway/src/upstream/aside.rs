@@ -16,6 +16,12 @@ const ASIDE_BYTES_MAX: u64 = 4 << 30;
 pub(crate) struct Aside(Arc<AtomicU64>);
 
 impl Aside {
+    /// One that has no room.
+    #[cfg(test)]
+    pub(super) fn full() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+
     /// Takes room for more bytes, if there is so much within `most`.
     fn take(&self, bytes: u64, most: u64) -> bool {
         let more = |taken: u64| taken.checked_add(bytes).filter(|all| *all <= most);

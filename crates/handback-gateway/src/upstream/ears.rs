@@ -159,7 +159,8 @@ impl Ears {
     }
 
     /// Hands over what came on the stream of one question, but for its answer. Waits until whoever
-    /// asked takes it: nobody else is on that stream. Returns what is to be sent in return.
+    /// asked takes it, nobody else is on that stream; but not for long: the answer is behind it. Returns
+    /// what is to be sent in return.
     pub(super) async fn hear_beside(
         &self,
         number: u64,
@@ -190,7 +191,18 @@ impl Ears {
             }
         };
         let Some(sender) = &route.heard else { return Ok(self.unheard(&heard, REFUSED)) };
-        match sender.send(route.room.wait(heard).await).await {
+        let heard = match route.room.wait(heard).await {
+            Ok(heard) => heard,
+            Err(heard) => {
+                self.faults.note(Fault::Dropped);
+                // Whoever listens believes to hear everything.
+                if route.listens {
+                    return Err(LineError::Lost);
+                }
+                return Ok(self.unheard(&heard, TOO_MUCH));
+            }
+        };
+        match sender.send(heard).await {
             Ok(()) => Ok(None),
             Err(mpsc::error::SendError(heard)) => Ok(self.unheard(&heard, REFUSED)),
         }
@@ -414,4 +426,39 @@ fn as_known(method: &str, params: Bytes, route: &Route) -> Bytes {
 
 fn pong(id: &Id<'_>) -> Vec<u8> {
     frame::answer(id, Ok(b"{}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::upstream::DEAF_AFTER;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_takes_does_not_keep_what_is_behind_it() {
+        let (spontaneous, _) = mpsc::channel(1);
+        let ears = Ears::new("peer", Era::Legacy, spontaneous);
+        let (sender, heard) = mpsc::channel(4);
+        let mut route = Route { heard: Some(sender), ..Route::default() };
+        // It takes all the room that there is.
+        let large = Bytes::from(vec![b'x'; 16 << 20]);
+        let notification =
+            || Said::Notification { method: "m".to_owned(), params: Some(large.clone()) };
+        assert_eq!(ears.hear_beside(1, &route, notification()).await, Ok(None));
+        let began = Instant::now();
+        for _ in 0..3 {
+            assert_eq!(ears.hear_beside(1, &route, notification()).await, Ok(None));
+        }
+        let (id, params) = (Id::number(7), Some(Bytes::from_static(b"{}")));
+        let refused = frame::answer(&id, Err(TOO_MUCH));
+        let request = Said::Request { id, method: "roots/list".to_owned(), params };
+        assert_eq!(ears.hear_beside(1, &route, request).await, Ok(Some(refused)));
+        assert_eq!(began.elapsed().as_secs(), DEAF_AFTER.as_secs(), "all of them together");
+        assert_eq!(heard.len(), 1);
+        // Who listens is not kept waiting for what it will not hear.
+        route.listens = true;
+        let listened = ears.hear_beside(1, &route, notification()).await;
+        assert_eq!(listened, Err(LineError::Lost));
+    }
 }

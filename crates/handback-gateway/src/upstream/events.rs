@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use handback_wire::scan::Kind;
+use handback_wire::scan::{Envelope, Kind};
 use handback_wire::sse::{Event, Parser, Piece};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::HeaderValue;
 use tokio::time::timeout;
 
+use super::said::To;
 use super::spool::{Gather, Limits, Whole};
 use super::{LineError, meta};
 
@@ -33,7 +34,10 @@ pub(super) async fn message(mut body: Incoming, limits: &Arc<Limits>) -> Result<
             gather.push(data).await?;
         }
     }
-    gather.finish().await
+    match gather.finish().await? {
+        Whole::Unwritten(_) => Err(LineError::Disk),
+        whole => Ok(whole),
+    }
 }
 
 /// A body that is a stream of events.
@@ -133,8 +137,24 @@ impl Events {
         }
         self.retry = event.retry.or(self.retry);
         let is_empty = self.gather.length() == 0;
-        let whole = self.gather.finish().await?;
-        Ok((is_message && !is_empty).then_some(whole))
+        let whole = self.gather.finish().await;
+        if !is_message || is_empty {
+            return Ok(None);
+        }
+        match whole? {
+            Whole::Unwritten(envelope) if is_answer(&envelope, self.asked) => Err(LineError::Disk),
+            // What is behind it may be wanted.
+            whole => Ok(Some(whole)),
+        }
+    }
+}
+
+/// Whether a message is the answer to a question. An error without an id can be about nothing else.
+fn is_answer(envelope: &Envelope, asked: Option<u64>) -> bool {
+    match (To::of(envelope), asked) {
+        (To::Number(number), Some(asked)) => number == asked,
+        (To::Unknown, Some(_)) => true,
+        _ => false,
     }
 }
 
@@ -146,5 +166,31 @@ async fn rest(body: &mut Incoming) {
         if read > REST_BYTES_MAX {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use handback_wire::scan::Scan;
+
+    use super::*;
+
+    #[test]
+    fn what_ends_a_question_is_its_answer() {
+        let check = |message: &str, asked: Option<u64>, expected: bool| {
+            let mut scan = Scan::new();
+            scan.push(message.as_bytes()).unwrap();
+            assert_eq!(is_answer(&scan.finish().unwrap(), asked), expected, "{message} {asked:?}");
+        };
+        let result = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+        let unknown = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#;
+        check(result, Some(7), true);
+        check(result, Some(8), false);
+        check(unknown, Some(7), true);
+        for message in [result, unknown] {
+            check(message, None, false);
+        }
+        check(r#"{"jsonrpc":"2.0","method":"m","params":{}}"#, Some(7), false);
+        check(r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{}}"#, Some(7), false);
     }
 }

@@ -1,9 +1,12 @@
 //! Room for what waits to be heard, in bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use super::Heard;
 
@@ -11,14 +14,22 @@ use super::Heard;
 /// is twice what a message may have in memory by default: a queue has places for far more messages.
 const ROOM_BYTES: u32 = 16 << 20;
 
+/// How long a client may take nothing of what comes before its answer. After that, the rest of it is not
+/// for it: the answer is.
+pub(crate) const DEAF_AFTER: Duration = Duration::from_secs(5);
+
 /// Room for what waits to be heard. What is in it takes its room until nobody has it any more: all the
 /// way to the client. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(super) struct Room(Arc<Semaphore>);
+pub(super) struct Room {
+    free: Arc<Semaphore>,
+    /// It was waited for room, and there was none for too long.
+    is_deaf: Arc<AtomicBool>,
+}
 
 impl Default for Room {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(ROOM_BYTES as usize)))
+        Self { free: Arc::new(Semaphore::new(ROOM_BYTES as usize)), is_deaf: Arc::default() }
     }
 }
 
@@ -26,19 +37,27 @@ impl Room {
     /// Puts something into it; gives it back, if there is not so much room.
     pub(super) fn put(&self, heard: Heard) -> Result<Heard, Heard> {
         let Some(bytes) = taken_by(&heard) else { return Ok(heard) };
-        match Arc::clone(&self.0).try_acquire_many_owned(bytes) {
+        match Arc::clone(&self.free).try_acquire_many_owned(bytes) {
             Ok(place) => Ok(placed(heard, place)),
             Err(_) => Err(heard),
         }
     }
 
-    /// Puts something into it, once there is so much room.
-    pub(super) async fn wait(&self, heard: Heard) -> Heard {
-        let Some(bytes) = taken_by(&heard) else { return heard };
-        match Arc::clone(&self.0).acquire_many_owned(bytes).await {
-            Ok(place) => placed(heard, place),
+    /// Puts something into it, once there is so much room; gives it back, if there is not for too long.
+    /// After that nothing is waited for, until all that is in it was taken: the answer is behind it.
+    pub(super) async fn wait(&self, heard: Heard) -> Result<Heard, Heard> {
+        let Some(bytes) = taken_by(&heard) else { return Ok(heard) };
+        // That something small still fits does not mean that anything was taken.
+        let has_some = self.free.available_permits() < ROOM_BYTES as usize;
+        if has_some && self.is_deaf.load(Ordering::Relaxed) {
+            return Err(heard);
+        }
+        let place = timeout(DEAF_AFTER, Arc::clone(&self.free).acquire_many_owned(bytes)).await;
+        self.is_deaf.store(place.is_err(), Ordering::Relaxed);
+        match place {
+            Ok(Ok(place)) => Ok(placed(heard, place)),
             // It is never closed.
-            Err(_) => heard,
+            Ok(Err(_)) | Err(_) => Err(heard),
         }
     }
 }
@@ -79,6 +98,8 @@ impl AsRef<[u8]> for Placed {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     fn heard(bytes: u32) -> Heard {
@@ -111,10 +132,27 @@ mod tests {
     #[tokio::test]
     async fn what_is_larger_than_the_room_has_it_alone() {
         let room = Room::default();
-        let large = room.wait(heard(ROOM_BYTES + 1)).await;
+        let large = room.wait(heard(ROOM_BYTES + 1)).await.unwrap();
         assert_eq!(params(&large).len(), ROOM_BYTES as usize + 1);
         assert!(futures_util::poll!(std::pin::pin!(room.wait(heard(1)))).is_pending());
         drop(large);
-        room.wait(heard(1)).await;
+        room.wait(heard(1)).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_is_waited_for_once() {
+        let room = Room::default();
+        let first = room.wait(heard(ROOM_BYTES - 10)).await.unwrap();
+        let began = Instant::now();
+        assert_eq!(params(&room.wait(heard(11)).await.unwrap_err()).len(), 11);
+        for bytes in [11, 1] {
+            room.clone().wait(heard(bytes)).await.unwrap_err();
+        }
+        assert_eq!(began.elapsed().as_secs(), DEAF_AFTER.as_secs());
+        // Whoever has taken everything hears again, and is waited for again.
+        drop(first);
+        let _second = room.wait(heard(ROOM_BYTES)).await.unwrap();
+        room.wait(heard(1)).await.unwrap_err();
+        assert_eq!(began.elapsed().as_secs(), 2 * DEAF_AFTER.as_secs());
     }
 }

@@ -80,7 +80,9 @@ impl Said {
         match whole {
             Whole::Memory(bytes) => Self::read(&bytes),
             Whole::File(file, envelope) => Self::read_large(file, &envelope),
-            Whole::Discarded(envelope) => Err(Unsaid::too_large(&envelope)),
+            Whole::Discarded(envelope) | Whole::Unwritten(envelope) => {
+                Err(Unsaid::too_large(&envelope))
+            }
             Whole::Malformed => Err(Unsaid::Malformed),
         }
     }

@@ -59,6 +59,8 @@ pub(super) enum Whole {
     File(Arc<Spooled>, Envelope),
     /// Not kept, but read.
     Discarded(Envelope),
+    /// Read, but it could not be written to its file, which was found out at its end.
+    Unwritten(Envelope),
     /// No message: it was found out on the way to the file.
     Malformed,
 }
@@ -263,7 +265,9 @@ impl Large {
         match (file, scan.map(Scan::finish)) {
             (Some(file), Some(Ok(envelope))) => Ok(Whole::File(Arc::new(file), envelope)),
             (None, Some(Ok(envelope))) if discards => Ok(Whole::Discarded(envelope)),
-            _ if has_failed && !discards => Err(LineError::Disk),
+            // Whose it is says who is to know.
+            (None, Some(Ok(envelope))) => Ok(Whole::Unwritten(envelope)),
+            (_, None) if has_failed && !discards => Err(LineError::Disk),
             _ => Ok(Whole::Malformed),
         }
     }
@@ -403,10 +407,26 @@ mod tests {
         let mut gather = Gather::new(Arc::new(limits));
         let all = Bytes::from(message("[1,2,3]"));
         assert_eq!(gather.push(all.clone()).await, Err(LineError::Disk));
-        assert_eq!(gather.finish().await.err(), Some(LineError::Disk));
+        assert!(matches!(gather.finish().await, Ok(Whole::Unwritten(_))));
         gather.push(all).await.unwrap_err();
         gather.discard();
         assert!(matches!(gather.finish().await, Ok(Whole::Discarded(_))));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_written_at_its_end_is_known_nevertheless() {
+        let (folder, aside) = (std::env::temp_dir(), Aside::full());
+        let limits = Limits { memory_bytes_max: 10, answer_bytes_max: 1000, folder, aside };
+        let mut gather = Gather::new(Arc::new(limits));
+        // So little is written when all of it is there.
+        let all = message("[1,2,3]");
+        gather.push(Bytes::from(all.clone())).await.unwrap();
+        let Whole::Unwritten(envelope) = gather.finish().await.unwrap() else { panic!("written") };
+        assert!(envelope.message().is_ok());
+        // What is no message is none, whatever the disk says.
+        let (cut, _) = all.split_at(all.len() - 1);
+        gather.push(Bytes::copy_from_slice(cut.as_bytes())).await.unwrap();
+        assert!(matches!(gather.finish().await, Ok(Whole::Malformed)));
     }
 
     proptest! {

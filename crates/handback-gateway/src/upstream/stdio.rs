@@ -611,23 +611,23 @@ impl Reader {
     async fn end(&self, large: &mut LargeLine) -> Result<(), Broken> {
         let why = large.why.take();
         self.draining.send_replace(false);
-        match (large.gather.finish().await, why) {
-            (Ok(Whole::Discarded(envelope)), why) => {
-                match (Unsaid::too_large(&envelope), why) {
-                    (Unsaid::TooLargeRequest(id), _) => self.replies.put(self.ears.too_large(&id)),
-                    (Unsaid::TooLarge(to), Some(why)) => {
-                        self.ears.faults.note(Fault::TooLarge);
-                        if let To::Number(number) = to {
-                            self.ears.pending.end(number, Err(why));
-                        }
-                    }
-                    _ => self.ears.faults.note(Fault::Unasked),
+        let (envelope, why) = match large.gather.finish().await {
+            Ok(Whole::Discarded(envelope)) => (envelope, why),
+            Ok(Whole::Unwritten(envelope)) => (envelope, Some(LineError::Disk)),
+            Ok(whole) => return self.said(Said::of(whole)),
+            Err(_) => return Ok(()),
+        };
+        match (Unsaid::too_large(&envelope), why) {
+            (Unsaid::TooLargeRequest(id), _) => self.replies.put(self.ears.too_large(&id)),
+            (Unsaid::TooLarge(to), Some(why)) => {
+                self.ears.faults.note(Fault::TooLarge);
+                if let To::Number(number) = to {
+                    self.ears.pending.end(number, Err(why));
                 }
-                Ok(())
             }
-            (Ok(whole), _) => self.said(Said::of(whole)),
-            (Err(_), _) => Ok(()),
+            _ => self.ears.faults.note(Fault::Unasked),
         }
+        Ok(())
     }
 }
 
@@ -653,6 +653,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::upstream::aside::Aside;
 
     /// Bytes that fit between the two.
     const BETWEEN: usize = 1 << 10;
@@ -760,6 +761,28 @@ mod tests {
             Some(PROBE_TIME.as_secs()),
             "after the one before took too long"
         );
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_cannot_be_written_at_its_end_is_told_of() {
+        let (spontaneous, _) = mpsc::channel(1);
+        let ears = Arc::new(Ears::new("peer", Era::Legacy, spontaneous));
+        let (sender, _receiver) = mpsc::channel(1);
+        let (folder, aside) = (std::env::temp_dir(), Aside::full());
+        let limits = Limits { memory_bytes_max: 10, answer_bytes_max: 1000, folder, aside };
+        let reader = Reader {
+            ears: Arc::clone(&ears),
+            replies: Queue { sender, bytes: Arc::default() }.downgrade(),
+            limits: Arc::new(limits),
+            draining: Draining::default(),
+            heard: Arc::default(),
+        };
+        let number = ears.pending.number();
+        let answer = ears.pending.wait(number, Route::default()).unwrap();
+        let told = r#"{"jsonrpc":"2.0","method":"notifications/x","params":{}}"#;
+        let said = format!("{told}\n{{\"jsonrpc\":\"2.0\",\"id\":{number},\"result\":[]}}\n");
+        assert!(reader.read(&mut said.as_bytes()).await.is_ok());
+        assert_eq!(answer.await.unwrap().unwrap_err(), LineError::Disk);
     }
 
     /// Writes a large message to a program.
