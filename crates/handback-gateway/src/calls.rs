@@ -33,6 +33,7 @@ use crate::options::ToolNames;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::replay;
 use crate::retry::{WINDOW, Waiting};
+use crate::slow::named_by_who_knows_tasks;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS, Refused};
@@ -355,6 +356,15 @@ impl Gateway {
             }
             (Err(refused), _) => return Err(refused),
         };
+        // The name of a task that is begun there is kept. Where the call is recorded, that is asked with
+        // its record; of a server that nobody asked anything yet it is not known what it makes.
+        if claim.is_none()
+            && self.is_known_for_tasks(asked.target.which)
+            && asked.operation == Operation::Call
+            && named_by_who_knows_tasks(talk, question).is_some()
+        {
+            self.hop(&talk.caller).may_owe().await?;
+        }
         let ask = Ask {
             method: question.method.to_owned(),
             params: Some(params),

@@ -374,6 +374,12 @@ impl Gateway {
         self.speaks(which).await.is_ok_and(|speaks| speaks.has_tasks)
     }
 
+    /// The same, as far as it is known already.
+    pub(crate) fn is_known_for_tasks(&self, which: usize) -> bool {
+        let known = self.0.eras.get(which).and_then(Found::known);
+        known.is_some_and(|speaks| speaks.has_tasks)
+    }
+
     /// What an upstream speaks. It is asked once, unless the answer is not certain.
     async fn speaks(&self, which: usize) -> Result<Speaks, LineError> {
         let Some(found) = self.0.eras.get(which) else {

@@ -108,6 +108,17 @@ impl Hop<'_> {
         Ok(ListPlace { upstream: payload.upstream, cursor })
     }
 
+    /// Whether the name of one more task may be kept: asked before there is a task.
+    pub(crate) async fn may_owe(&self) -> Result<(), Refusal> {
+        let (held, owner) = (self.held.clone(), self.caller.principal().clone());
+        let now_ms = self.pipeline.now().as_secs().saturating_mul(1000);
+        match tokio::task::spawn_blocking(move || held.may_owe(&owner, now_ms)).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err(Refusal::Quota),
+            _ => Err(Refusal::Unavailable),
+        }
+    }
+
     /// The id of a task as the client gets it: the same one, however often the client is told of it.
     pub(crate) async fn seal_task(&self, task: &HopTask) -> Result<String, Refusal> {
         let bytes = serde_json::to_vec(task).map_err(|_| Refusal::Broken)?;

@@ -46,11 +46,36 @@ struct Shared {
 /// By caller, and then by call.
 type All = HashMap<[u8; 16], HashMap<TryName, Tried>>;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Tried {
     tried: Try,
     /// How many wait for its answer.
     waiting: usize,
+    shared: Arc<OfAll>,
+}
+
+/// What all have in common to whom one call is known: who waits for it, who hands its answer over, and
+/// what remembers it. With the last of them the record goes, if it arrived anywhere: nobody can ask for
+/// it again.
+#[derive(Debug, Default)]
+struct OfAll {
+    done: Mutex<Option<OwnRecord>>,
+}
+
+impl OfAll {
+    /// The answer that is recorded here is only for who is at it already.
+    fn done_with(&self, record: OwnRecord) {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+    }
+}
+
+impl Drop for OfAll {
+    fn drop(&mut self) {
+        let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(record) = done {
+            record.forget();
+        }
+    }
 }
 
 impl Tried {
@@ -65,6 +90,9 @@ pub(crate) struct Waiting {
     retries: Retries,
     name: TryName,
     number: u128,
+    /// Whether others are told of it. Beyond what is remembered of a caller, nobody is.
+    is_known: bool,
+    shared: Arc<OfAll>,
 }
 
 /// An answer that is there, and that nobody may have got yet.
@@ -73,6 +101,7 @@ pub(crate) struct Undelivered {
     retries: Retries,
     name: TryName,
     number: u128,
+    shared: Arc<OfAll>,
     /// Where it is recorded.
     record: Option<OwnRecord>,
 }
@@ -85,7 +114,8 @@ pub(crate) struct Leaving {
     name: TryName,
     /// As it was known, if it still was.
     tried: Option<Try>,
-    /// What nobody asks for once it has arrived.
+    shared: Arc<OfAll>,
+    /// What nobody asks for once it has arrived, but who waits already.
     record: Option<OwnRecord>,
 }
 
@@ -140,7 +170,7 @@ impl Retries {
         let tries = Tries::open(kv, instance, now)?;
         let mut all = All::new();
         for (name, tried) in tries.known(now)? {
-            let tried = Tried { tried, waiting: 0 };
+            let tried = Tried { tried, waiting: 0, shared: Arc::default() };
             all.entry(name.owner()).or_default().insert(name, tried);
         }
         Ok(Self(Arc::new(Shared { all: Mutex::new(all), tries, clock })))
@@ -181,26 +211,28 @@ impl Retries {
         }
         let of_caller = all.entry(name.owner()).or_default();
         of_caller.retain(|_, tried| tried.is_recent(now));
-        let number = match of_caller.get_mut(&name) {
+        let (number, is_known, shared) = match of_caller.get_mut(&name) {
             Some(tried) => {
                 tried.waiting += 1;
-                tried.tried.number
+                (tried.tried.number, true, Arc::clone(&tried.shared))
             }
             None => {
-                let number = rand::rng().random();
-                if of_caller.len() < OF_CALLER_MAX {
+                let (number, shared) = (rand::rng().random(), Arc::<OfAll>::default());
+                let is_known = of_caller.len() < OF_CALLER_MAX;
+                if is_known {
                     // A process that ends in it does not say when.
                     let longest = Millis::try_from(time_limit.as_millis()).unwrap_or(Millis::MAX);
                     let until = now.saturating_add(longest).saturating_add(WINDOW_MS);
                     let tried = Try { number, until };
-                    of_caller.insert(name, Tried { tried, waiting: 1 });
+                    let entry = Tried { tried, waiting: 1, shared: Arc::clone(&shared) };
+                    of_caller.insert(name, entry);
                     self.0.tries.put(name, tried);
                 }
-                number
+                (number, is_known, shared)
             }
         };
         drop(all);
-        Waiting { retries: self.clone(), name, number }
+        Waiting { retries: self.clone(), name, number, is_known, shared }
     }
 
     fn now(&self) -> Millis {
@@ -238,12 +270,18 @@ impl Waiting {
             tried.waiting += 1;
         }
         drop(all);
-        Self { retries: self.retries.clone(), name: self.name, number: self.number }
+        let (retries, shared) = (self.retries.clone(), Arc::clone(&self.shared));
+        Self { retries, name: self.name, number: self.number, is_known: self.is_known, shared }
     }
 
     /// The answer is there, and recorded, and this one waits no more.
-    pub(crate) fn answered(self, record: Option<OwnRecord>) -> Undelivered {
-        Undelivered { retries: self.retries.clone(), name: self.name, number: self.number, record }
+    pub(crate) fn answered(self, mut record: Option<OwnRecord>) -> Undelivered {
+        // Whether it arrives or not, nobody comes back to what nobody was told of.
+        if let Some(record) = record.take_if(|_| !self.is_known) {
+            self.shared.done_with(record);
+        }
+        let (retries, shared) = (self.retries.clone(), Arc::clone(&self.shared));
+        Undelivered { retries, name: self.name, number: self.number, shared, record }
     }
 }
 
@@ -264,7 +302,7 @@ impl Drop for Waiting {
 impl Undelivered {
     /// From now on an identical call is a new one, unless this does not arrive.
     fn leaves(self) -> Leaving {
-        let Self { retries, name, number, record } = self;
+        let Self { retries, name, number, shared, record } = self;
         let mut all = retries.lock();
         let mut tried = None;
         if let Some(of_caller) = all.get_mut(&name.owner()) {
@@ -276,16 +314,17 @@ impl Undelivered {
             }
         }
         drop(all);
-        // Who still waits for the same answer takes it from the record.
-        let is_last = tried.is_some_and(|tried| tried.waiting == 0);
-        let record = record.filter(|_| is_last);
-        Leaving { retries, name, tried: tried.map(|tried| tried.tried), record }
+        Leaving { retries, name, tried: tried.map(|tried| tried.tried), shared, record }
     }
 }
 
 impl Leaving {
     /// The answer was handed over.
     pub(crate) fn arrived(mut self) {
+        // Who still waits for the same answer takes it from the record, and is the last then.
+        if let Some(record) = self.record.take() {
+            self.shared.done_with(record);
+        }
         if self.tried.take().is_none() {
             return;
         }
@@ -295,18 +334,16 @@ impl Leaving {
             self.retries.0.tries.remove(self.name);
         }
         drop(all);
-        if let Some(record) = self.record.take() {
-            record.forget();
-        }
     }
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
         let Some(tried) = self.tried.take() else { return };
+        let shared = Arc::clone(&self.shared);
         let mut all = self.retries.lock();
         let of_caller = all.entry(self.name.owner()).or_default();
-        of_caller.entry(self.name).or_insert(Tried { tried, waiting: 0 });
+        of_caller.entry(self.name).or_insert(Tried { tried, waiting: 0, shared });
     }
 }
 
@@ -405,6 +442,41 @@ mod tests {
         assert_eq!(key(&retries, 2, "x").key(), name);
         let beyond = || key(&retries, 1, "beyond").key();
         assert_ne!(beyond(), beyond());
+    }
+
+    #[test]
+    fn a_call_is_over_when_the_last_who_waits_has_it_or_leaves() {
+        let retries = World::default().start();
+        let call = |caller| {
+            let waiting = key(&retries, caller, "x");
+            let shared = Arc::downgrade(&waiting.shared);
+            (waiting, move || shared.strong_count() == 0)
+        };
+        let (first, is_over) = call(1);
+        let joined = key(&retries, 1, "x");
+        first.answered(None).leaves().arrived();
+        assert!(!is_over(), "one still takes it from the record");
+        // One that was begun after it has nothing to do with it.
+        let other = key(&retries, 1, "x");
+        assert_ne!(other.key(), joined.key());
+        joined.answered(None).leaves().arrived();
+        assert!(is_over());
+        let (first, is_over) = call(2);
+        let joined = key(&retries, 2, "x");
+        first.answered(None).leaves().arrived();
+        drop(joined);
+        assert!(is_over(), "who left does not come back to it");
+        // What is tried again is not over.
+        let (first, is_over) = call(3);
+        drop(first.answered(None).leaves());
+        assert!(!is_over());
+        for number in 0..OF_CALLER_MAX {
+            drop(key(&retries, 4, &number.to_string()));
+        }
+        let (beyond, is_over) = call(4);
+        assert!(!beyond.is_known);
+        drop(beyond.answered(None));
+        assert!(is_over(), "nobody was told of it");
     }
 
     #[test]

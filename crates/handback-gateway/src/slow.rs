@@ -114,7 +114,7 @@ impl Gateway {
 }
 
 /// The name of the tool, if who calls it knows tasks.
-fn named_by_who_knows_tasks(talk: &Talk, question: &Question<'_>) -> Option<String> {
+pub(crate) fn named_by_who_knows_tasks(talk: &Talk, question: &Question<'_>) -> Option<String> {
     let params = question.params.filter(|_| talk.era == Era::Modern)?;
     if !says(params.get().as_bytes(), TASKS.as_bytes()) || !knows_tasks(params) {
         return None;

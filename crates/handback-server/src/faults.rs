@@ -179,6 +179,10 @@ impl Kv for Killing<Arc<dyn Kv>> {
     fn sweep(&self, now: Millis, limit: usize) -> Result<usize, StoreError> {
         self.inner.sweep(now, limit)
     }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        self.inner.settle()
+    }
 }
 
 #[cfg(test)]

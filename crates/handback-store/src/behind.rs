@@ -189,6 +189,11 @@ impl<S: Kv + 'static> Kv for Behind<S> {
         self.flush()?;
         self.shared.inner.sweep(now, limit)
     }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        self.flush()?;
+        self.shared.inner.settle()
+    }
 }
 
 impl<S: Kv> Shared<S> {

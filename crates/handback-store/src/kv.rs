@@ -112,4 +112,14 @@ pub trait Kv: fmt::Debug + Send + Sync {
     ///
     /// [`StoreError`] if that cannot be written.
     fn sweep(&self, now: Millis, limit: usize) -> Result<usize, StoreError>;
+
+    /// Waits until what was written so far outlives a crash. Most stores write nothing later than
+    /// [`Kv::write`] returns.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if it cannot be written.
+    fn settle(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }

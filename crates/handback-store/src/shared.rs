@@ -54,6 +54,10 @@ impl<S: Kv + ?Sized> Kv for Arc<S> {
     fn sweep(&self, now: Millis, limit: usize) -> Result<usize, StoreError> {
         (**self).sweep(now, limit)
     }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        (**self).settle()
+    }
 }
 
 impl<S: Kv + ?Sized> Kv for &S {
@@ -77,5 +81,9 @@ impl<S: Kv + ?Sized> Kv for &S {
 
     fn sweep(&self, now: Millis, limit: usize) -> Result<usize, StoreError> {
         (**self).sweep(now, limit)
+    }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        (**self).settle()
     }
 }

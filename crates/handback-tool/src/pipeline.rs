@@ -271,6 +271,9 @@ pub(crate) struct Waits<'a> {
     pub(crate) principal: &'a VerifiedPrincipal,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) time_limit: Duration,
+    /// Whether it has a key. What is recorded without one redeems a round: an exchange that is in its
+    /// middle is not refused for what is kept by then.
+    pub(crate) has_key: bool,
 }
 
 /// What the journal says.
@@ -440,9 +443,11 @@ impl Shared {
         loop {
             let own = Arc::clone(journal);
             let (held, principal) = (self.parts.held.clone(), waits.principal.clone());
+            let has_key = waits.has_key;
             let reserve = move |_: &CallJournal, now_ms| {
                 // What comes of it will be kept, however much is kept for its caller by then.
-                if !held.may_owe(&principal, now_ms)?
+                if has_key
+                    && !held.may_owe(&principal, now_ms)?
                     && own.status(&wanted, now_ms)? == Status::Absent
                 {
                     return Ok(None);
@@ -451,7 +456,7 @@ impl Shared {
                 Ok(Some(Delivered { journal: own, reserved, now_ms }))
             };
             let Some(delivered) = self.step(journal, reserve).await? else {
-                return Err(Refusal::TooFast);
+                return Err(Refusal::Quota);
             };
             let (call_id, is_here) = match delivered.take() {
                 Reserved::New(reservation) => {
@@ -755,6 +760,7 @@ impl Call {
             principal: self.request.caller.principal(),
             cancel: &self.request.cancel,
             time_limit: self.tool.definition().time_limit,
+            has_key: self.request.key.is_some(),
         }
     }
 

@@ -346,7 +346,8 @@ impl Entered {
         });
         let journal = journal.unwrap_or_else(|| Arc::clone(&self.shared.parts.journal));
         let principal = self.request.caller.principal();
-        let waits = Waits { principal, cancel: &self.request.cancel, time_limit };
+        let has_key = self.request.key.is_some();
+        let waits = Waits { principal, cancel: &self.request.cancel, time_limit, has_key };
         let (recorded, is_replay) = match self.shared.reserve(&waits, wanted, &journal).await? {
             Turn::Made(recorded) => (recorded, true),
             Turn::Make(permit) => (self.perform(permit, place, time_limit, work).await?, false),

@@ -257,6 +257,13 @@ pub enum Refusal {
     /// The caller calls faster than it may.
     #[error("too many calls in a short time")]
     TooFast,
+    /// So much is kept for the caller that what would come of the call must not be added. That lasts
+    /// until some of it ends, which may be a day.
+    #[error(
+        "twice the quota `held.bytes_per_caller` is held and recorded for this caller: calls whose \
+         outcome has to be kept are not made until some of it has ended"
+    )]
+    Quota,
     /// What came back does not open, or not any more. The caller learns which of the two, not why.
     #[error("{}", outside_sentence(*.outside))]
     Continuation {
@@ -308,6 +315,7 @@ impl Refusal {
             Self::NotFound => "not_found",
             Self::Busy => "busy",
             Self::TooFast => "too_fast",
+            Self::Quota => "quota",
             Self::Continuation { reason, .. } => reason.as_str(),
             Self::BadArguments(_) => "bad_arguments",
             Self::BadAnswers(_) => "bad_answers",

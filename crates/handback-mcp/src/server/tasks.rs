@@ -163,7 +163,8 @@ impl Tasks {
     ///
     /// # Errors
     ///
-    /// The call, and why it is no task: its caller has too many, or the store is gone.
+    /// The call, and why it is no task: its caller has too many, or too much is kept for it, or the store
+    /// is gone.
     pub async fn adopt<C: Rounds>(
         &self,
         new: NewTask,
@@ -171,8 +172,8 @@ impl Tasks {
     ) -> Result<CreateTaskResult, (C, ErrorData)> {
         let NewTask { owner, tool, longest, patience, cancel } = new;
         // What comes of it will be kept, however much is kept for its caller by then.
-        if !self.0.may_owe(&owner).await {
-            return Err((call, protocol_error(&Refusal::TooFast)));
+        if let Err(refusal) = self.0.may_owe(&owner).await {
+            return Err((call, protocol_error(&refusal)));
         }
         let id = Handle::generate(&mut rand::rng());
         let binding = owner.binding();
@@ -573,10 +574,14 @@ impl Shared {
     }
 
     /// Whether a result of this caller can be kept; not, if the store is gone.
-    async fn may_owe(&self, owner: &VerifiedPrincipal) -> bool {
+    async fn may_owe(&self, owner: &VerifiedPrincipal) -> Result<(), Refusal> {
         let (held, owner, now) = (self.held.clone(), owner.clone(), (self.clock)());
         let asked = tokio::task::spawn_blocking(move || held.may_owe(&owner, now)).await;
-        matches!(asked, Ok(Ok(true)))
+        match asked {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err(Refusal::Quota),
+            _ => Err(Refusal::Unavailable),
+        }
     }
 
     /// A result for a record: what is long is kept beside it.

@@ -65,6 +65,10 @@ impl<S: Kv> Kv for Encrypted<S> {
     fn sweep(&self, now: Millis, limit: usize) -> Result<usize, StoreError> {
         self.inner.sweep(now, limit)
     }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        self.inner.settle()
+    }
 }
 
 impl<S: Kv> Encrypted<S> {

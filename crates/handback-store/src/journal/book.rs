@@ -21,7 +21,7 @@ const MAX_TRIES: usize = 32;
 /// The record of calls of one instance.
 #[derive(Debug)]
 pub struct Journal<S> {
-    kv: S,
+    pub(super) kv: S,
     instance: InstanceId,
     epoch: u64,
     lost: Lost,

@@ -55,6 +55,8 @@ impl<S: Kv> Journal<S> {
         now: Millis,
     ) -> Result<(), JournalError> {
         if let Some(Outcome::Blob(id)) = self.remove_committed(request, now)? {
+            // The row may be written behind. After a crash it must not lead to what is gone.
+            self.kv.settle()?;
             held.remove_spill(SpillId::from_bytes(id), principal, now)?;
         }
         Ok(())

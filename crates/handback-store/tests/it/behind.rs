@@ -4,9 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use handback_identity::VerifiedPrincipal;
+use handback_store::held::{HeldOptions, HeldStore};
+use handback_store::journal::{
+    CallRequest, InstanceId, Journal, JournalScope, MAX_INLINE_OUTCOME_BYTES, Reserved, ToolClass,
+};
 use handback_store::{
     Behind, Change, Condition, Kv, KvBatch, KvError, MemoryStore, Millis, StoreError,
 };
+use handback_token::{ArgsFingerprint, Operation};
 
 /// A store that counts its writes, and fails while it is told to.
 #[derive(Debug, Default)]
@@ -123,4 +129,37 @@ fn dropping_it_writes_what_waits_and_ends_even_if_that_fails() {
     store.write(&put("l", "v"), 0).unwrap();
     drop(store);
     assert!(watched.get(b"l", 0).unwrap().is_none());
+}
+
+#[test]
+fn a_long_outcome_goes_after_its_row() {
+    let watched = Arc::new(Watched::default());
+    let store = Arc::new(Behind::new(Arc::clone(&watched)).unwrap());
+    let journal = Journal::open(Arc::clone(&store), InstanceId::from_bytes([1; 16]), 0).unwrap();
+    let held = HeldStore::new(MemoryStore::new(), HeldOptions::new()).unwrap();
+    let person = VerifiedPrincipal::unauthenticated();
+    let used = || held.used_bytes(&person, 0).unwrap();
+    let rows = || watched.scan(b"j/r/", None, usize::MAX, 0).unwrap().len();
+    let made = |key: &str| {
+        let scope = JournalScope::new(&person, Operation::Call, None, "t", Some(key), b"");
+        let given = ArgsFingerprint::from_bytes([0; 32]);
+        let request = CallRequest::keyed(scope, &given, ToolClass::Unknown).starting_at_once();
+        let rng = &mut rand::rng();
+        let Reserved::New(mut call) = journal.reserve(&request, rng, 0).unwrap() else {
+            panic!("it is new")
+        };
+        let outcome = Bytes::from(vec![0; MAX_INLINE_OUTCOME_BYTES + 1]);
+        journal.commit_any(&mut call, &person, outcome, &held, rng, 0).unwrap();
+        store.settle().unwrap();
+        request
+    };
+    let request = made("a");
+    assert_eq!(rows(), 1);
+    journal.forget(&request, &person, &held, 0).unwrap();
+    assert_eq!((rows(), used()), (0, 0), "no crash finds the row without its outcome");
+    let request = made("b");
+    let before = used();
+    watched.fails.store(true, Ordering::SeqCst);
+    assert!(journal.forget(&request, &person, &held, 0).is_err());
+    assert_eq!((rows(), used()), (1, before), "and none does where the row stays");
 }

@@ -115,6 +115,7 @@ fn kind(refusal: &Refusal) -> (StatusCode, &'static str) {
         Refusal::NotFound => (StatusCode::NOT_FOUND, "not_found"),
         Refusal::Busy => (StatusCode::TOO_MANY_REQUESTS, "busy"),
         Refusal::TooFast => (StatusCode::TOO_MANY_REQUESTS, "too_fast"),
+        Refusal::Quota => (StatusCode::INSUFFICIENT_STORAGE, "quota"),
         Refusal::Continuation { outside: Outside::Expired, .. } => (StatusCode::GONE, "expired"),
         Refusal::Continuation { .. } => (StatusCode::BAD_REQUEST, "invalid"),
         Refusal::BadArguments(_) => (StatusCode::BAD_REQUEST, "bad_arguments"),

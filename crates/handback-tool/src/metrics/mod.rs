@@ -48,11 +48,12 @@ pub(crate) const SURFACES: [Surface; 5] =
 
 /// Why something is refused: every reason that the audit has. The last one stands for what is not
 /// here.
-pub(crate) const REASONS: [&str; 40] = [
+pub(crate) const REASONS: [&str; 41] = [
     // Of calls.
     "not_found",
     "busy",
     "too_fast",
+    "quota",
     "bad_arguments",
     "bad_answers",
     "bad_key",

@@ -255,6 +255,7 @@ mod tests {
             Refusal::NotFound,
             Refusal::Busy,
             Refusal::TooFast,
+            Refusal::Quota,
             Refusal::BadArguments(String::new()),
             Refusal::BadAnswers(String::new()),
             Refusal::BadKey,

@@ -49,6 +49,22 @@ async fn make(
         class: ToolClass::Unknown,
         journal: journal.cloned(),
     };
+    claimed(entered, claim).await
+}
+
+/// The same, for a round that is good for one use, without a key.
+async fn redeem(entered: &mut Entered, round: [u8; 16]) -> Result<bool, Refusal> {
+    let claim = Claim {
+        given: args_fingerprint(&json!({})),
+        round: Some(round),
+        is_single_use: true,
+        class: ToolClass::Unknown,
+        journal: None,
+    };
+    claimed(entered, claim).await
+}
+
+async fn claimed(entered: &mut Entered, claim: Claim) -> Result<bool, Refusal> {
     let relayed =
         Relayed { json: Bytes::from_static(b"{}"), is_error: false, round: None, reason: None };
     let work = Box::pin(std::future::ready(Ok(relayed)));
@@ -86,7 +102,10 @@ async fn who_has_too_much_kept_makes_no_more_calls_that_are_recorded() {
     let (held, owner) = (bench.pipeline.held(), alice().principal().clone());
     held.spill(&owner, new, &[0; 20_000], &mut rand::rng(), START_MS).unwrap();
     let too_much = make(&mut enter(&bench, alice()).await, "other", None).await;
-    assert_eq!(too_much, Err(Refusal::TooFast));
+    assert_eq!(too_much, Err(Refusal::Quota));
+    assert!(!Refusal::Quota.is_retryable(), "it lasts until something ends");
+    // An exchange that has begun goes on.
+    assert_eq!(redeem(&mut enter(&bench, alice()).await, [9; 16]).await, Ok(false));
     // What was made has its answer, others have their own room, and it comes back.
     assert_eq!(make(&mut enter(&bench, alice()).await, "before", None).await, Ok(true));
     assert_eq!(make(&mut enter(&bench, bob()).await, "other", None).await, Ok(false));

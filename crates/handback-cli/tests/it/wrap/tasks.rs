@@ -420,12 +420,23 @@ fn the_name_of_a_task_is_given_to_who_holds_as_much_as_may_be() {
     assert!(held["result"]["_meta"]["dev.handback/held"].is_array(), "{held}");
     let full = callers.ask(alice, "document", json!({"arguments": {"bytes": 900_000}}));
     assert_eq!(full["result"]["_meta"]["dev.handback/reason"], "not_held", "{full}");
+    let chore = |who: &str, bytes: usize| {
+        let call = json!({"name": "chore", "arguments": {"bytes": bytes}});
+        callers.ask_of(who, "tools/call", "chore", call, knows_tasks())
+    };
     // More than fit into what is left.
     for bytes in 0..60 {
-        let call = json!({"name": "chore", "arguments": {"bytes": bytes}});
-        let called = callers.ask_of(alice, "tools/call", "chore", call, knows_tasks());
-        task_of(&called["result"]);
+        task_of(&chore(alice, bytes)["result"]);
     }
+    // There is an end to it, before the server is asked: each takes more than 4,096 of 2 MiB.
+    let refused = (60..512)
+        .map(|bytes| chore(alice, bytes))
+        .find(|told| told["result"]["resultType"] != "task");
+    let refused = refused.expect("there is an end");
+    assert_eq!(refused["result"]["_meta"]["dev.handback/reason"], "quota", "{refused}");
+    task_of(&chore(&callers.bob, 0)["result"]);
+    let read = callers.ask(alice, "document", json!({"arguments": {"bytes": 10}}));
+    assert!(read["result"]["_meta"]["dev.handback/reason"].is_null(), "{read}");
 }
 
 #[test]
