@@ -26,7 +26,7 @@ use crate::kept::Kept;
 use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
 use crate::once::Cuts;
-use crate::options::{Options, ToolNames};
+use crate::options::Options;
 use crate::reference::Places;
 use crate::retry::{Delivery, Retries};
 use crate::slot::{Slot, Source};
@@ -265,10 +265,7 @@ impl Gateway {
     /// session is its own, and newer callers are on one line, unless the upstream is of the older era
     /// and not shared.
     pub(crate) fn lists_for_all(&self, talk: &Talk, which: usize) -> bool {
-        let is_modern = |found: &Found| found.known().is_some_and(|it| it.era == Era::Modern);
-        talk.session.is_some()
-            || self.shared(which).is_some()
-            || self.0.eras.get(which).is_some_and(is_modern)
+        talk.session.is_some() || self.shared(which).is_some() || self.is_newer(which)
     }
 
     fn source(&self, which: usize) -> Option<Source> {
@@ -774,50 +771,6 @@ impl Gateway {
             }
         };
         self.may_use_uri(talk, which, uri).then_some(which)
-    }
-
-    async fn complete(&self, talk: &Talk, question: Question<'_>) -> Answer {
-        let unknown = || words::refused(INVALID_PARAMS, "there is nothing to complete", None);
-        let Some(params) = question.params else { return unknown() };
-        let Ok(mut object) = Object::read(params) else { return unknown() };
-        let reference = object.get("ref").map(str::to_owned).unwrap_or_default();
-        let Ok(reference) = serde_json::from_str::<&RawValue>(&reference) else {
-            return unknown();
-        };
-        let Ok(mut reference) = Object::read(reference) else { return unknown() };
-        let kind = reference.text("type").map(std::borrow::Cow::into_owned);
-        let uri = reference.text("uri").map(std::borrow::Cow::into_owned);
-        let has_name = reference.get("name").is_some();
-        // What it is about is said once.
-        if let Some(uri) = uri {
-            if has_name || kind.as_deref() != Some("ref/resource") {
-                return unknown();
-            }
-            let Some(which) = self.has_resource(talk, &uri).await else { return unknown() };
-            return self.pass(talk, which, &question, question.params_bytes()).await;
-        }
-        if kind.as_deref() != Some("ref/prompt") || reference.get("uri").is_some() {
-            return unknown();
-        }
-        let name = reference.text("name").map(std::borrow::Cow::into_owned).unwrap_or_default();
-        let Some(target) = self.target(talk, Operation::Prompt, &name).await else {
-            return unknown();
-        };
-        let (registry, which) = (self.0.pipeline.registry(), target.which);
-        let ToolNames { own: own_name, upstream, .. } = target.names(self, &name);
-        // What is ours was found for the caller.
-        if which != self.own() && !registry.allows_relayed(&talk.caller, &name, own_name, upstream)
-        {
-            return unknown();
-        }
-        if own_name == name {
-            return self.pass(talk, which, &question, question.params_bytes()).await;
-        }
-        reference.set("name", Value::from(own_name).to_string());
-        let reference = reference.to_json();
-        object.set("ref", reference);
-        let params = Bytes::from(object.to_json());
-        self.pass(talk, which, &question, Some(params)).await
     }
 
     /// A question for all; the first that is answered well is the answer.

@@ -17,6 +17,7 @@
 //! | `mirror` | arguments that go in headers as well |
 //! | `catalog`, `lists` | what upstreams have, under which names |
 //! | `calls` | tools, prompts and resources, through the pipeline |
+//! | `completion` | what completes their arguments |
 //! | `slow` | calls that become tasks |
 //! | `hold`, [`bound`] | results over a client's budget |
 //! | `once` | those of tasks of upstreams, which are read more than once |
@@ -34,6 +35,7 @@ mod bridge;
 mod calls;
 mod catalog;
 mod complete;
+mod completion;
 mod eras;
 mod following;
 pub mod front;
