@@ -45,8 +45,9 @@ pub use writer::HeldWriter;
 
 use crate::Millis;
 
-/// Bytes of a value that is kept in the store; what is longer is a file.
-pub const MAX_IN_STORE_BYTES: u64 = 8 << 20;
+/// Bytes of a value that is kept in the store; what is longer is a file, from its first byte on: a store
+/// keeps in memory what was written to it last, and writes it twice.
+pub const MAX_IN_STORE_BYTES: usize = 1 << 20;
 
 /// Bytes of a chunk: what is read at least, and what a value of a store has at most.
 pub const CHUNK_BYTES: usize = 64 << 10;

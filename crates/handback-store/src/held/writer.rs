@@ -15,7 +15,7 @@ use crate::{Change, Kv, KvBatch, Millis};
 
 /// Bytes that are kept in memory before they are written: a write is a sync, and a chunk is small.
 /// What is not longer is written with its row, at once.
-const BUFFER_BYTES: usize = 1 << 20;
+const BUFFER_BYTES: usize = MAX_IN_STORE_BYTES;
 
 /// Bytes by which the quota is taken up ahead of what is written.
 const GRANT_BYTES: u64 = 4 << 20;
@@ -157,8 +157,12 @@ impl<S: Kv> HeldWriter<S> {
                 result => result?,
             }
         }
-        if self.file.is_none() && self.row.size > MAX_IN_STORE_BYTES {
-            self.move_to_file(now)?;
+        if self.file.is_none()
+            && let Some(folder) = self.shared.folder()
+        {
+            self.file = Some(FileWriter::create(folder, &self.name)?);
+            let is_sealed = self.shared.keys().is_some();
+            self.row.place = if is_sealed { Place::SealedFile } else { Place::PlainFile };
         }
         let Some(file) = &mut self.file else {
             let changes = self.take_chunks();
@@ -184,23 +188,6 @@ impl<S: Kv> HeldWriter<S> {
             self.chunks += 1;
         }
         changes
-    }
-
-    /// The value is too long for the store: what is there becomes the start of a file.
-    fn move_to_file(&mut self, now: Millis) -> Result<(), HeldError> {
-        let Some(folder) = self.shared.folder() else { return Ok(()) };
-        let file = self.file.insert(FileWriter::create(folder, &self.name)?);
-        let keys = self.shared.keys();
-        let mut changes = Vec::new();
-        for number in 0..self.chunks {
-            let key = self.name.chunk(number);
-            let chunk = self.shared.kv.get(&key, now)?.ok_or(HeldError::Gone)?;
-            file.push(keys, number, &chunk)?;
-            changes.push((key, Change::Remove));
-        }
-        self.row.place = if keys.is_some() { Place::SealedFile } else { Place::PlainFile };
-        let batch = KvBatch { conditions: Vec::new(), changes };
-        self.shared.kv.write(&batch, now).map_err(HeldError::of_write)
     }
 
     fn change(

@@ -64,7 +64,7 @@ fn long_values_are_files() {
     for (is_sealed, options) in plain_and_sealed(&folder) {
         let kv = MemoryStore::new();
         let store = HeldStore::new(&kv, options).unwrap();
-        let limit = usize::try_from(MAX_IN_STORE_BYTES).unwrap();
+        let limit = MAX_IN_STORE_BYTES;
         for length in [limit, limit + 1, limit + MIB, limit + 3 * CHUNK_BYTES + 5] {
             let held = put(&store, length).unwrap();
             let is_file = length > limit;
@@ -87,7 +87,7 @@ fn long_values_are_files() {
             assert_eq!(files(folder.path()), [""; 0]);
             // Who has it open reads on.
             let mut buffer = [0; 50];
-            let read = reader.read_at(3 * MIB as u64, &mut buffer);
+            let read = reader.read_at(0, &mut buffer);
             assert_eq!(read.is_ok(), is_file);
             assert_eq!(kv.scan(b"h/c/", None, 1, 0).unwrap(), []);
             assert_eq!(store.used_bytes(&person(), 0).unwrap(), 0);
@@ -193,8 +193,13 @@ fn live(store: &HeldStore<&FaultyStore>, lengths: &[usize]) -> (Vec<(Handle, usi
     (held, true)
 }
 
-fn check_after_crash(kv: &FaultyStore, folder: &Path, held: &[(Handle, usize)]) {
-    let store = HeldStore::new(kv, HeldOptions::new().folder(folder)).unwrap();
+fn check_after_crash(
+    kv: &FaultyStore,
+    folder: &Path,
+    options: HeldOptions,
+    held: &[(Handle, usize)],
+) {
+    let store = HeldStore::new(kv, options).unwrap();
     for &(handle, length) in held {
         let LookUp::Found(found) = store.look_up(handle, &person(), 0).unwrap() else {
             panic!("what was acknowledged is held")
@@ -220,22 +225,25 @@ fn check_after_crash(kv: &FaultyStore, folder: &Path, held: &[(Handle, usize)]) 
 
 #[test]
 fn a_crash_at_any_write_loses_nothing_that_was_held() {
-    for fault in [Fault::Crash, Fault::CrashAfterSync] {
-        for lengths in [vec![10, 3 * MIB, 20], vec![9 * MIB]] {
-            for at in 0.. {
-                let folder = tempfile::tempdir().unwrap();
-                let disk = FaultyDisk::new(FaultPlan::new(at * 7 + 1).fault(at, fault));
-                let kv = disk.open();
-                let options = HeldOptions::new().folder(folder.path());
-                let store = HeldStore::new(&kv, options).unwrap();
-                let (held, is_done) = live(&store, &lengths);
-                if !disk.is_crashed() {
-                    assert!(is_done && at > 2);
-                    break;
-                }
-                drop(store);
-                check_after_crash(&disk.open(), folder.path(), &held);
+    let lives = [(false, [10, 3 * MIB, 20]), (true, [10, 9 * MIB, 20])];
+    for (fault, (has_files, lengths)) in [Fault::Crash, Fault::CrashAfterSync]
+        .into_iter()
+        .flat_map(|fault| lives.map(|life| (fault, life)))
+    {
+        for at in 0.. {
+            let folder = tempfile::tempdir().unwrap();
+            let options = HeldOptions::new();
+            let options = if has_files { options.folder(folder.path()) } else { options };
+            let disk = FaultyDisk::new(FaultPlan::new(at * 7 + 1).fault(at, fault));
+            let kv = disk.open();
+            let store = HeldStore::new(&kv, options.clone()).unwrap();
+            let (held, is_done) = live(&store, &lengths);
+            if !disk.is_crashed() {
+                assert!(is_done && at > 4);
+                break;
             }
+            drop(store);
+            check_after_crash(&disk.open(), folder.path(), options, &held);
         }
     }
 }
@@ -258,7 +266,8 @@ fn a_crash_while_sweeping_leaves_the_rest_to_the_next_sweep() {
                 break;
             }
             drop(store);
-            check_after_crash(&disk.open(), folder.path(), &[]);
+            let options = HeldOptions::new().folder(folder.path());
+            check_after_crash(&disk.open(), folder.path(), options, &[]);
         }
     }
 }
