@@ -142,7 +142,7 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// A million items take one pass in any order of numbers or dates. With an index beside them, all
     /// is well below 64 MB, whatever is asked of whatever source.
-    const USUAL: Self = Self { view_items: 1 << 20, sorted_bytes: 24 << 20, stretches: 16 };
+    const USUAL: Self = Self { view_items: 1 << 20, sorted_bytes: 20 << 20, stretches: 16 };
 
     /// Where all items have to be in memory: keys are checked by looking at all of them at once.
     const NONE: Self = Self { view_items: usize::MAX, sorted_bytes: usize::MAX, stretches: 0 };

@@ -64,12 +64,17 @@ impl Sorter {
     /// Adds an item.
     pub(super) fn push(&mut self, number: u32, key: &[u8]) -> Result<(), CollectionError> {
         let (head, rest) = (head(key), key.get(HEAD_BYTES..).unwrap_or_default());
+        // Before it is there: what grows beyond its room is copied.
+        if self.size_bytes() + size_of::<Entry>() + Rests::size_bytes(rest) > self.limit_bytes {
+            self.drop_half();
+        }
         if let Some(bar) = &self.bar {
             let order = compare((&head, rest, number), (&bar.head, &bar.rest, bar.number));
             if self.side.of(order).is_gt() {
                 return Ok(());
             }
         }
+        self.rests.reserve(self.limit_bytes);
         let rest = self.rests.add(rest)?;
         self.entries.push(Entry { head, rest, number });
         if self.size_bytes() > self.limit_bytes {
@@ -106,7 +111,7 @@ impl Sorter {
             let (head, number) = (last.head, last.number);
             self.bar = Some(Bar { head, rest: rests.get(last.rest).to_vec(), number });
             self.entries.truncate(half);
-            self.rests = self.rests.only(&mut self.entries);
+            self.rests.keep(&mut self.entries);
         }
     }
 
@@ -153,6 +158,14 @@ impl Rests {
     /// The one of keys that have none.
     const NONE: u32 = u32::MAX;
 
+    /// Those of short keys are not more, usually.
+    const MANY_BYTES: usize = 1 << 20;
+
+    /// What one of them takes.
+    const fn size_bytes(rest: &[u8]) -> usize {
+        if rest.is_empty() { 0 } else { size_of::<u32>() + rest.len() }
+    }
+
     fn add(&mut self, rest: &[u8]) -> Result<u32, CollectionError> {
         if rest.is_empty() {
             return Ok(Self::NONE);
@@ -179,14 +192,28 @@ impl Rests {
         rest.get(..u32::from_be_bytes(*length) as usize).unwrap_or_default()
     }
 
-    /// Those of these items and no others.
-    fn only(&self, entries: &mut [Entry]) -> Self {
-        let mut kept = Self(vec![]);
-        for entry in entries {
-            // There are fewer than before.
-            entry.rest = kept.add(self.get(entry.rest)).unwrap_or(Self::NONE);
+    /// Asks for all the room that there may be, once it is likely to be needed: what grows step by step
+    /// is there twice with every step.
+    fn reserve(&mut self, limit_bytes: usize) {
+        let (length, is_limited) = (self.0.len(), limit_bytes as u64 <= MAX_RESTS_BYTES);
+        if is_limited && length > Self::MANY_BYTES && self.0.capacity() < limit_bytes {
+            self.0.reserve_exact(limit_bytes.saturating_sub(length));
         }
-        kept
+    }
+
+    /// Leaves out those of all other items.
+    fn keep(&mut self, entries: &mut [Entry]) {
+        // From the first one on, each moves to where there is room by then.
+        entries.sort_unstable_by_key(|entry| entry.rest);
+        let mut end = 0;
+        for entry in entries.iter_mut().filter(|entry| entry.rest != Self::NONE) {
+            let start = entry.rest as usize;
+            let length = Self::size_bytes(self.get(entry.rest));
+            self.0.copy_within(start..start + length, end);
+            entry.rest = u32::try_from(end).unwrap_or(Self::NONE);
+            end += length;
+        }
+        self.0.truncate(end);
     }
 
     fn compare(&self, a: &Entry, b: &Entry) -> Ordering {

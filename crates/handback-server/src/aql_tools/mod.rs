@@ -16,7 +16,7 @@
 //!   `HANDLE#POINTER` those of any array or object in it.
 //! - **Bounds.** However large held values are, and however many callers read them: of each the index
 //!   and the orders that were found take 16 MiB at most, all that are kept open 32 MiB, and the few
-//!   requests that are looked at at a time what they sort by, 24 MiB each.
+//!   requests that are looked at at a time what they sort by, 20 MiB each.
 //! - **Derived values.** `derive_element` makes a held value of another one of the caller, with the
 //!   note of that one: it came from where that came from.
 //! - **Snapshots and long places** are held for the caller, under its quota.
