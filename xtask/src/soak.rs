@@ -56,8 +56,9 @@ const KILLS: &str = "200";
 /// `cargo xtask soak kills`: the tests that kill real processes, with more kills.
 pub(crate) fn kills(shell: &Shell) -> Result<bool> {
     let mut tally = Tally::default();
-    let mut test = shell.cargo(&["test", "--no-fail-fast", "--test", "it", "killed"]);
-    test.args(["--package", "handback-cli", "--package", "handback-server"]);
+    // All of the workspace, as `cargo xtask test` builds it: so nothing is built twice.
+    let mut test = shell.cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    test.args(["--test", "it", "killed"]);
     test.env("HANDBACK_TEST_KILLS", KILLS);
     tally.cargo_test("kills", shell.run(&mut test));
     tally.print_problems();
@@ -72,13 +73,12 @@ const HELD_MB: &str = "100,1000";
 pub(crate) fn held(shell: &Shell) -> Result<bool> {
     let mut tally = Tally::default();
     // In the server, and all the way: from a server behind the binary to its client.
-    for package in ["handback-server", "handback-cli"] {
-        let mut test = shell.cargo(&["test", "--profile", "soak", "--package", package]);
-        // One after the other, and with what was measured.
-        test.args(["--test", "it", "large::", "--", "--nocapture", "--test-threads=1"]);
-        test.env("HANDBACK_TEST_LARGE_MB", HELD_MB);
-        tally.cargo_test(&format!("held: {package}"), shell.run(&mut test));
-    }
+    let mut test = shell.cargo(&["test", "--profile", "soak", "--no-fail-fast"]);
+    test.args(["--package", "handback-server", "--package", "handback-cli"]);
+    // One after the other, and with what was measured.
+    test.args(["--test", "it", "large::", "--", "--nocapture", "--test-threads=1"]);
+    test.env("HANDBACK_TEST_LARGE_MB", HELD_MB);
+    tally.cargo_test("held", shell.run(&mut test));
     tally.print_problems();
     println!();
     Ok(tally.conclude())

@@ -1,9 +1,10 @@
 //! The tools of the server on a real pipeline, without a socket.
 
-use std::io;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use handback_identity::{Caller, UnixPeers};
@@ -34,28 +35,14 @@ impl Clock for Hands {
     }
 }
 
-/// The audit, for reading.
-#[derive(Clone, Default)]
-pub(crate) struct Paper(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Paper {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// A pipeline with the tools over some collections.
 pub(crate) struct Bench {
     pub(crate) pipeline: Pipeline,
     pub(crate) held: CallHeld,
     pub(crate) revocations: RevocationWatch,
     pub(crate) clock: Arc<Hands>,
-    pub(crate) paper: Paper,
+    /// The audit. A file: what is in memory is measured.
+    audit: File,
 }
 
 impl Bench {
@@ -90,7 +77,7 @@ impl Bench {
         settings: Settings,
         options: HeldOptions,
     ) -> Self {
-        let paper = Paper::default();
+        let audit = tempfile::tempfile().unwrap();
         let mut rng = rand::rng();
         let ring = KeyRing::generate(&mut rng, Mode::Sealed, UnixTime::from_secs(START_MS / 1000));
         let sealer = Arc::new(Sealer::new(&ring, SealerConfig::default()).unwrap());
@@ -114,12 +101,12 @@ impl Bench {
             journal: Arc::new(journal),
             held: held.clone(),
             revocations: revocations.clone(),
-            audit: Arc::new(JsonLines::new(paper.clone())),
+            audit: Arc::new(JsonLines::new(audit.try_clone().unwrap())),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             in_flight_max: 8,
             result_bytes_max: 64 << 20,
         });
-        Self { pipeline, held, revocations, clock, paper }
+        Self { pipeline, held, revocations, clock, audit }
     }
 
     pub(crate) fn pass(&self, time: Duration) {
@@ -128,7 +115,9 @@ impl Bench {
 
     /// The reasons in the audit, in order.
     pub(crate) fn reasons(&self) -> Vec<String> {
-        let text = String::from_utf8(self.paper.0.lock().unwrap().clone()).unwrap();
+        let mut bytes = vec![0; usize::try_from(self.audit.metadata().unwrap().len()).unwrap()];
+        self.audit.read_exact_at(&mut bytes, 0).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines.filter_map(|line| Some(line["reason"].as_str()?.to_owned())).collect()
     }

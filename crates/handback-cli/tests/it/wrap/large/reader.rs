@@ -152,6 +152,7 @@ impl<'a, D: Door> Reading<'a, D> {
         self.shown_whole();
         self.searched();
         self.counted();
+        self.sorted();
         match self.kind {
             Kind::Log => self.read_in_pieces(),
             _ => self.pointed(),
@@ -230,6 +231,25 @@ impl<'a, D: Door> Reading<'a, D> {
         let answer = self.ask("count_elements", &json!({"query": group(1)}));
         let expected = (0..self.size.items).filter(|number| number % GROUPS == 1).count();
         assert_eq!(answer["data"]["count"], expected);
+    }
+
+    /// Those that come first in an order that is not theirs.
+    fn sorted(&mut self) {
+        let (field, expected): (_, Vec<u64>) = match self.kind {
+            Kind::Log => {
+                let mut numbers: Vec<u64> = (0..self.size.items).collect();
+                numbers.sort_by_cached_key(|number| format!("{number} "));
+                ("text", numbers.into_iter().rev().collect())
+            }
+            _ => ("group", (0..self.size.items).filter(|n| n % GROUPS == GROUPS - 1).collect()),
+        };
+        let sort = json!({"field": field, "order": "desc"});
+        let params = json!({"sort": sort, "first": PAGE, "fields": self.kind.fields()});
+        let answer = self.ask("list_elements", &params);
+        let items = answer["data"]["items"].as_array().unwrap();
+        let numbers = items.iter().map(|item| self.kind.number(item));
+        assert!(numbers.eq(expected.into_iter().take(items.len())), "{answer}");
+        assert_eq!(items.len() as u64, PAGE, "{answer}");
     }
 
     /// Every item by its pointer, where that is a matter of seconds; else some of all of them, with the
