@@ -2,11 +2,14 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::num::NonZero;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::Shell;
+use crate::process::{Finished, Shell};
 use crate::report::{Tally, print_header, tail};
 use crate::scratch::Scratch;
 use crate::tools::{Tool, Tools};
@@ -62,10 +65,27 @@ pub(crate) fn each_target(
     }
     let targets = targets(shell, only)?;
     build(shell, only)?;
-    for target in targets {
-        if let Err(error) = fuzz(shell, tally, &target, seconds, corpus) {
-            tally.error(&format!("fuzz: {target}"), &error);
-        }
+    // Each takes one processor.
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    let queue = Mutex::new(targets.iter());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    // What several say at the same time helps nobody: of one that fails it is in the report.
+    let show: fn(&str) -> bool =
+        if targets.len() == 1 { |line| !is_chatter(line) } else { |_| false };
+    let work = || {
+        let fuzz = |target: &String| (target.clone(), fuzz(shell, target, seconds, corpus, show));
+        std::iter::from_fn(next).map(fuzz).collect::<Vec<_>>()
+    };
+    let mut results: Vec<_> = thread::scope(|scope| {
+        let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        running.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+    });
+    if results.len() < targets.len() {
+        bail!("of {} targets only {} were fuzzed", targets.len(), results.len());
+    }
+    results.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (target, finished) in results {
+        tally.check(&format!("fuzz: {target}"), finished);
     }
     Ok(())
 }
@@ -109,11 +129,11 @@ fn build(shell: &Shell, only: Option<&str>) -> Result<()> {
 
 fn fuzz(
     shell: &Shell,
-    tally: &mut Tally,
     target: &str,
     seconds: u32,
     corpus: Corpus,
-) -> Result<()> {
+    show: fn(&str) -> bool,
+) -> Result<Finished> {
     let scratch = Scratch::new(&format!("fuzz-{target}"))?;
     let corpus = match corpus {
         Corpus::Dropped => scratch.path().to_path_buf(),
@@ -128,13 +148,12 @@ fn fuzz(
     run.arg(format!("-max_len={INPUT_LEN_MAX}"));
     run.arg(format!("-rss_limit_mb={MEMORY_LIMIT_MB}"));
     run.arg("-print_final_stats=1");
-    let finished = shell.run_showing(&mut run, |line| !is_chatter(line))?;
+    let finished = shell.run_showing(&mut run, show)?;
     match executions(&finished.log) {
         Some(executions) => println!("{target}: {executions} executions"),
         None => println!("{target}: no count of executions"),
     }
-    tally.check(&format!("fuzz: {target}"), Ok(finished));
-    Ok(())
+    Ok(finished)
 }
 
 fn seeds(root: &Path, target: &str) -> Option<OsString> {

@@ -1,5 +1,7 @@
 //! `cargo xtask test`: all checks, in phases. A phase that fails does not stop the next ones.
 
+use std::num::NonZero;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
@@ -20,7 +22,10 @@ use crate::tools::{Tool, Tools, VECTORS_VENV};
 use crate::tree::Snapshot;
 
 /// Per fuzz target.
-const FUZZ_SECONDS: u32 = 10;
+const FUZZ_SECONDS: u32 = 6;
+
+/// Tests that run at the same time, for each processor: many of them wait for servers and for time.
+const TESTS_PER_PROCESSOR: usize = 2;
 
 pub(crate) const INTEROP: &str = "interop/Cargo.toml";
 const FUZZ: &str = "fuzz/Cargo.toml";
@@ -194,6 +199,8 @@ fn unit(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     let variables = context.variables("unit", tally);
     let args = ["test", "--workspace", "--all-features", "--no-fail-fast"];
     let mut test = context.shell.cargo(&args);
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    test.env("RUST_TEST_THREADS", (TESTS_PER_PROCESSOR * processors).to_string());
     tally.cargo_test("unit", context.shell.run(test.envs(&variables)));
     Ok(())
 }
