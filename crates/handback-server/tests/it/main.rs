@@ -27,3 +27,7 @@ mod roster;
 mod support;
 mod tls;
 mod vectors;
+
+/// As in the binary: what memory is measured depends on it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
