@@ -27,7 +27,7 @@ pub(crate) fn spec(place: Place) -> Spec {
 }
 
 /// A program that does what it is told, and should not.
-pub(crate) const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/peers/peer.py");
+pub(crate) const PEER: &str = "tests/it/peers/peer.py";
 
 /// The upstream that this program is.
 pub(crate) fn peer() -> Spec {

@@ -450,7 +450,8 @@ fn a_text_that_is_no_key_stays_none() {
 }
 
 fn vectors() -> Value {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/duplex-frames.json");
+    // Tests run in the folder of their crate. Where it was when they were built may be gone.
+    let path = "../../vectors/duplex-frames.json";
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 

@@ -1,5 +1,7 @@
 //! What callers of bad tools get.
 
+use std::time::{Duration, Instant};
+
 use super::tools::{Bad, FLOOD_BYTES};
 use crate::killed::client::{Call, Door, Ended};
 use crate::killed::process::{Process, Site};
@@ -82,6 +84,12 @@ fn a_result_of_a_gigabyte_is_neither_sent_nor_copied_nor_kept() {
     }
     let most = server.memory_kb("VmHWM");
     assert!(most < (FLOOD_BYTES >> 10) + MARGIN_KB, "{most} kB at most");
-    let now = server.memory_kb("VmRSS");
-    assert!(now < MARGIN_KB, "{now} kB now");
+    // The allocator gives back what is free after a while, and while there is something to do.
+    let end = Instant::now() + Duration::from_secs(60);
+    while server.memory_kb("VmRSS") >= MARGIN_KB {
+        let now = server.memory_kb("VmRSS");
+        assert!(Instant::now() < end, "{now} kB now");
+        DOORS.into_iter().for_each(|door| works(&server, door));
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

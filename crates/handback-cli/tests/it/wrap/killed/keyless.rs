@@ -171,7 +171,7 @@ fn an_identical_call_gets_the_answer_that_nobody_took() {
 }
 
 /// What is written behind has been by then, also where others use the disk.
-const WRITTEN_BEHIND: Duration = Duration::from_secs(2);
+const WRITTEN_BEHIND: Duration = Duration::from_secs(5);
 
 /// What was tried is written behind: after a kill it is known, but for the last moments.
 #[test]
