@@ -13,8 +13,8 @@ use handback_page::json::ByteSource as _;
 use handback_token::{ArgsFingerprint, Operation, args_fingerprint_of_text};
 use handback_tool::metrics::{UpstreamMetrics, UpstreamOutcome};
 use handback_tool::{
-    Claim, Entered, Failure, Made, Refusal, Relay, Relayed, RoundOpened, Surface, ToolClass,
-    is_relayed_name,
+    Claim, Entered, Failure, Made, Passing, Refusal, Relay, Relayed, RoundOpened, Surface,
+    ToolClass, is_relayed_name,
 };
 use memchr::memmem;
 use rand::RngExt as _;
@@ -31,7 +31,7 @@ use crate::hop::{HopTask, with_text};
 use crate::mirror::{Headers, arguments_of};
 use crate::options::ToolNames;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
-use crate::replay;
+use crate::replay::{self, Again};
 use crate::retry::{WINDOW, Waiting};
 use crate::slow::named_by_who_knows_tasks;
 use crate::talk::{Question, Talk};
@@ -83,6 +83,11 @@ impl Asked<'_> {
     /// The name at the upstream, which is the same whatever it is shown under.
     fn own_name(&self) -> &str {
         self.target.renamed.as_deref().unwrap_or(&self.name)
+    }
+
+    /// What has it made once more.
+    const fn again(&self) -> Again {
+        if self.waiting.is_some() { Again::Identical } else { Again::OtherKey }
     }
 
     /// What the state of its exchange is bound to.
@@ -195,9 +200,12 @@ impl Gateway {
         }
         let elsewhere = Elsewhere::default();
         let ended = self.entered(talk, &question, &asked, &mut entered, &elsewhere).await;
+        let again = asked.again();
         // Who hands the answer over says so. That there is none is no answer: the next identical call
-        // is another try.
-        if let Some(waiting) = asked.waiting.take().filter(|_| ended.is_ok()) {
+        // is another try. That it is too large is one.
+        let is_answer =
+            ended.as_ref().map_or_else(|why| why.refusal == Refusal::TooLarge, |_| true);
+        if let Some(waiting) = asked.waiting.take().filter(|_| is_answer) {
             talk.delivery.expect(waiting.answered(entered.take_record()));
         }
         match ended {
@@ -210,8 +218,10 @@ impl Gateway {
                 answer
             }
             Err(refused) => {
+                let is_replay = entered.is_replay();
                 entered.end(Err(&refused.refusal));
-                refused.told(talk.era)
+                let told = refused.told_of(talk.era, again);
+                if is_replay { replay::refusal(told, again) } else { told }
             }
         }
     }
@@ -340,7 +350,7 @@ impl Gateway {
         };
         let names = asked.target.names(self, &asked.name);
         let time_limit = self.options().time_limit(names);
-        let (params, headers) = match (outgoing, &claim) {
+        let (params, headers, passing) = match (outgoing, &claim) {
             (Ok(outgoing), _) => outgoing,
             // Made before, it has its answer, although what it refers to is gone by now.
             (Err(refused), Some(_)) if matches!(refused.refusal, Refusal::BadArguments(_)) => {
@@ -396,14 +406,16 @@ impl Gateway {
             is_recorded: claim.is_some(),
             is_single_use,
             elsewhere: elsewhere.clone(),
-            _waits: asked.waiting.as_ref().map(Waiting::beside),
+            waits: asked.waiting.as_ref().map(Waiting::beside),
         };
+        entered.passes(passing);
         let made = entered.make(claim, time_limit, Box::pin(work.run(ask))).await?;
         let (minted, answer) = self.sealed(talk, asked, opened.as_ref(), entered, &made).await?;
         Ok((made, minted, answer))
     }
 
-    /// The parameters as the upstream gets them, and the headers that the client said of them.
+    /// The parameters as the upstream gets them, the headers that the client said of them, and what is in
+    /// them by reference.
     async fn outgoing(
         &self,
         talk: &Talk,
@@ -411,8 +423,9 @@ impl Gateway {
         asked: &Asked<'_>,
         opened: Option<&RoundOpened>,
         entered: &Entered,
-    ) -> Result<(Bytes, Headers), Refused> {
+    ) -> Result<(Bytes, Headers, Vec<Passing>), Refused> {
         let mut params = asked.params.clone();
+        let mut passing = Vec::new();
         let mut headers = question.headers.clone();
         let mut is_changed = asked.is_changed;
         if let Some(renamed) = &asked.target.renamed {
@@ -431,8 +444,9 @@ impl Gateway {
         }
         if asked.operation == Operation::Call
             && let Some(arguments) = asked.arguments
-            && let Some(resolved) = self.resolved(talk, asked, arguments, entered).await?
+            && let Some((resolved, passed)) = self.resolved(talk, asked, arguments, entered).await?
         {
+            passing = passed;
             if talk.has_headers
                 && let Some(tool) = self.catalog(talk).await.tool(&asked.name)
             {
@@ -443,19 +457,19 @@ impl Gateway {
             is_changed = true;
         }
         match question.params_bytes() {
-            Some(bytes) if !is_changed => Ok((bytes, headers)),
-            _ => Ok((params.to_json().into(), headers)),
+            Some(bytes) if !is_changed => Ok((bytes, headers, passing)),
+            _ => Ok((params.to_json().into(), headers, passing)),
         }
     }
 
-    /// The arguments with what they refer to in its place, if they refer to anything.
+    /// The arguments with what they refer to in its place, and what that is, if they refer to anything.
     async fn resolved(
         &self,
         talk: &Talk,
         asked: &Asked<'_>,
         arguments: &str,
         entered: &Entered,
-    ) -> Result<Option<String>, Refused> {
+    ) -> Result<Option<(String, Vec<Passing>)>, Refused> {
         if !mentions_held(arguments) {
             return Ok(None);
         }
@@ -493,11 +507,14 @@ impl Gateway {
         if is_unusable && !resolved.is_empty() {
             return Err(Refusal::BadArguments(UNCHECKED.to_owned()).into());
         }
-        for one in &resolved {
-            self.pipeline().metrics().referenced_bytes.add(one.bytes);
-            entered.passed(serde_json::to_value(one).unwrap_or_default());
-        }
-        Ok((!resolved.is_empty()).then_some(arguments))
+        let passing: Vec<_> = resolved
+            .iter()
+            .map(|one| Passing {
+                bytes: one.bytes,
+                what: serde_json::to_value(one).unwrap_or_default(),
+            })
+            .collect();
+        Ok((!passing.is_empty()).then_some((arguments, passing)))
     }
 
     /// Holds a result of a tool that is over the budget; gives the one that takes its place.
@@ -547,7 +564,7 @@ impl Gateway {
     ) -> Result<(Option<String>, Answer), Refusal> {
         let Made { relayed: Relayed { json, is_error, round, .. }, is_replay, .. } = made;
         if *is_error {
-            let json = if *is_replay { replay::error(json) } else { json.clone() };
+            let json = if *is_replay { replay::error(json, asked.again()) } else { json.clone() };
             return Ok((None, Answer::Error(json)));
         }
         let mut json = json.clone();
@@ -569,7 +586,7 @@ impl Gateway {
             session.remember_task(&asked.name, &json);
         }
         if *is_replay {
-            json = replay::answer(json, talk.caller.principal(), entered).await;
+            json = replay::answer(json, talk.caller.principal(), entered, asked.again()).await;
         }
         Ok((minted, Answer::Result(Raw::Memory(json))))
     }
@@ -673,11 +690,12 @@ struct Work {
     is_single_use: bool,
     elsewhere: Elsewhere,
     /// Whatever becomes of the client, an identical call is the same one while this is under way.
-    _waits: Option<Waiting>,
+    waits: Option<Waiting>,
 }
 
 impl Work {
-    async fn run(self, ask: Ask) -> Result<Relayed, Failure> {
+    async fn run(mut self, ask: Ask) -> Result<Relayed, Failure> {
+        self.waits.iter_mut().for_each(Waiting::makes);
         let metrics = self.gateway.metrics_of(self.which).cloned();
         let there = AtUpstream { metrics, since: Instant::now() };
         let answered = self.gateway.asked(&self.talk, self.which, ask).await;

@@ -209,6 +209,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::replay::{self, Again};
 
     const NOW: u64 = 1_800_000_000_000;
 
@@ -328,13 +329,13 @@ mod tests {
             let recorded = Holding { budget: Budget::bytes(budget), ..recorded.clone() };
             let raw = Raw::Memory(raw.clone().into());
             let result = hold(&recorded, raw).await.unwrap().to_string();
-            let marked = crate::replay::marked(result.as_bytes(), "_meta").unwrap();
+            let marked = replay::marked(result.as_bytes(), "_meta", Again::OtherKey).unwrap();
             assert!(marked.len() > result.len());
             let most = budget.max(Budget::FLOOR_BYTES);
             assert!(marked.len() <= most, "{} > {most}", marked.len());
             let error = json!({"code": 7, "message": "x".repeat(20_000), "data": {"a": 1}});
             let told = recorded.error(error.to_string().into());
-            let marked = crate::replay::error(&told);
+            let marked = replay::error(&told, Again::OtherKey);
             assert!(told.len() < marked.len() && marked.len() <= most, "{}", marked.len());
         }
         let full = Raw::Memory(vec![b' '; 8000 - MARK_BYTES + 1].into());

@@ -16,11 +16,28 @@ use serde_json::value::RawValue;
 use crate::bound::HELD_KEY;
 use crate::calls::says;
 use crate::reference::{Fault, Fetch, HandleRefusal, HeldValues};
+use crate::upstream::{Answer, Raw};
 
 /// Where a replay says how to have the call made once more.
 const AGAIN_META: &str = "dev.handback/again";
 
-const HOW_TO_CALL_AGAIN: &str = "to run it once more, call with another idempotency key";
+/// How a call is made once more that has its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// It has a key of its client.
+    OtherKey,
+    /// It is taken for another try because it is identical: until an answer was delivered.
+    Identical,
+}
+
+impl Again {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::OtherKey => "to run it once more, call with another idempotency key",
+            Self::Identical => "to run it once more, make the same call again",
+        }
+    }
+}
 
 /// Where a replay has what stood in the place of its mark and has no room for one: a text, a number, an
 /// array or nothing.
@@ -30,7 +47,12 @@ const DATA_META: &str = "dev.handback/data";
 pub(crate) const MARK_BYTES: usize = 160;
 
 /// What was recorded, as it is told now.
-pub(crate) async fn answer(json: Bytes, owner: &VerifiedPrincipal, entered: &Entered) -> Bytes {
+pub(crate) async fn answer(
+    json: Bytes,
+    owner: &VerifiedPrincipal,
+    entered: &Entered,
+    again: Again,
+) -> Bytes {
     let handles = handles(&json).unwrap_or_default();
     let json = match handles.is_empty() {
         true => json,
@@ -42,10 +64,10 @@ pub(crate) async fn answer(json: Bytes, owner: &VerifiedPrincipal, entered: &Ent
                 handles.into_iter().filter(|handle| is_gone(&mut values, *handle)).collect()
             };
             let gone: Vec<Handle> = tokio::task::spawn_blocking(look).await.unwrap_or_default();
-            if gone.is_empty() { json } else { without(&json, &gone).unwrap_or(json) }
+            if gone.is_empty() { json } else { without(&json, &gone, again).unwrap_or(json) }
         }
     };
-    marked(&json, "_meta").unwrap_or(json)
+    marked(&json, "_meta", again).unwrap_or(json)
 }
 
 /// Whether it was held for this caller, and is not any more. What never was may be an upstream's own.
@@ -72,7 +94,7 @@ fn handle_of(entry: &RawValue) -> Option<Handle> {
 
 /// The same result, which says that some of what it refers to is gone. It is shorter than with its
 /// notice.
-fn without(json: &[u8], gone: &[Handle]) -> Option<Bytes> {
+fn without(json: &[u8], gone: &[Handle], again: Again) -> Option<Bytes> {
     let mut result = Object::read(serde_json::from_slice(json).ok()?).ok()?;
     let (content, meta) = (result.get("content")?.to_owned(), result.get("_meta")?.to_owned());
     let mut meta = Object::read(serde_json::from_str(&meta).ok()?).ok()?;
@@ -82,7 +104,7 @@ fn without(json: &[u8], gone: &[Handle]) -> Option<Bytes> {
     let blocks: Vec<&RawValue> = serde_json::from_str(&content).ok()?;
     let (_notice, blocks) = blocks.split_first()?;
     let left: Vec<_> = entries.iter().filter_map(|entry| handle_of(entry)).collect();
-    let notice = serde_json::json!({"type": "text", "text": told(gone, &left)}).to_string();
+    let notice = serde_json::json!({"type": "text", "text": told(gone, &left, again)}).to_string();
     let blocks = std::iter::once(notice.as_str()).chain(blocks.iter().map(|block| block.get()));
     let content = format!("[{}]", blocks.collect::<Vec<_>>().join(","));
     let entries: Vec<_> = entries.into_iter().map(RawValue::get).collect();
@@ -94,7 +116,7 @@ fn without(json: &[u8], gone: &[Handle]) -> Option<Bytes> {
 }
 
 /// What takes the place of the notice.
-fn told(gone: &[Handle], left: &[Handle]) -> String {
+fn told(gone: &[Handle], left: &[Handle], again: Again) -> String {
     let list = |handles: &[Handle]| {
         let mut names: Vec<_> = handles.iter().map(Handle::to_string).collect();
         names.dedup();
@@ -106,19 +128,32 @@ fn told(gone: &[Handle], left: &[Handle]) -> String {
     };
     format!(
         "CUT to fit when the call was made. Not held any more, and what is missing of it here cannot \
-         be read: {}.{still} The call was made; {HOW_TO_CALL_AGAIN}.",
-        list(gone)
+         be read: {}.{still} The call was made; {}.",
+        list(gone),
+        again.words()
     )
 }
 
 /// An error that was recorded, as it is told now.
-pub(crate) fn error(json: &Bytes) -> Bytes {
-    marked(json, "data").unwrap_or_else(|| json.clone())
+pub(crate) fn error(json: &Bytes, again: Again) -> Bytes {
+    marked(json, "data", again).unwrap_or_else(|| json.clone())
+}
+
+/// What is told in the place of an outcome that was recorded without what the call gave.
+pub(crate) fn refusal(told: Answer, again: Again) -> Answer {
+    match told {
+        Answer::Error(json) => Answer::Error(error(&json, again)),
+        Answer::Result(Raw::Memory(json)) => {
+            let json = marked(&json, "_meta", again).unwrap_or(json);
+            Answer::Result(Raw::Memory(json))
+        }
+        other => other,
+    }
 }
 
 /// The same result or error, which says in this member that it is the answer to an earlier try. A member
 /// that is no object becomes one, with what it was inside.
-pub(crate) fn marked(json: &[u8], member: &str) -> Option<Bytes> {
+pub(crate) fn marked(json: &[u8], member: &str, again: Again) -> Option<Bytes> {
     let raw: &RawValue = serde_json::from_slice(json).ok()?;
     let mut result = Object::read(raw).ok()?;
     let marks = {
@@ -130,7 +165,7 @@ pub(crate) fn marked(json: &[u8], member: &str) -> Option<Bytes> {
             marks
         });
         marks.set(REPLAYED_META, "true".to_owned());
-        marks.set(AGAIN_META, Value::from(HOW_TO_CALL_AGAIN).to_string());
+        marks.set(AGAIN_META, Value::from(again.words()).to_string());
         marks.to_json()
     };
     result.set(member, marks);
@@ -175,7 +210,8 @@ mod tests {
         let gone: Vec<_> = all.into_iter().filter(|handle| is_gone(&mut known, *handle)).collect();
         assert_eq!(gone, [1, 3].map(handle), "of the other one nothing is known");
         let told: Value =
-            serde_json::from_slice(&without(json.as_bytes(), &gone).unwrap()).unwrap();
+            serde_json::from_slice(&without(json.as_bytes(), &gone, Again::OtherKey).unwrap())
+                .unwrap();
         let notice = told["content"][0]["text"].as_str().unwrap();
         let named =
             format!("cannot be read: {}, {}. Still held: {}.", handle(1), handle(3), handle(2));
@@ -189,26 +225,49 @@ mod tests {
     #[test]
     fn a_mark_has_few_bytes() {
         for json in ["{}", r#"{"a":1,"_meta":{}}"#, r#"{"_meta":{"x":1}}"#, r#"{"_meta":null}"#] {
-            let marked = marked(json.as_bytes(), "_meta").unwrap();
-            assert!(marked.len() <= json.len() + MARK_BYTES, "{}", marked.len() - json.len());
-            let told: Value = serde_json::from_slice(&marked).unwrap();
-            assert_eq!(told["_meta"][REPLAYED_META], true);
+            for again in [Again::OtherKey, Again::Identical] {
+                let marked = marked(json.as_bytes(), "_meta", again).unwrap();
+                assert!(marked.len() <= json.len() + MARK_BYTES, "{}", marked.len() - json.len());
+                let told: Value = serde_json::from_slice(&marked).unwrap();
+                assert_eq!(told["_meta"][REPLAYED_META], true);
+                assert_eq!(told["_meta"][AGAIN_META], again.words());
+            }
         }
+    }
+
+    #[test]
+    fn who_sent_no_key_is_told_of_none() {
+        let marked = marked(b"{}", "_meta", Again::Identical).unwrap();
+        assert!(!std::str::from_utf8(&marked).unwrap().contains("key"));
+        let notice = told(&[handle(1)], &[], Again::Identical);
+        assert!(!notice.contains("key"), "{notice}");
+    }
+
+    #[test]
+    fn what_stands_for_a_result_that_was_too_large_is_marked() {
+        let result = Answer::Result(Raw::Memory(Bytes::from_static(br#"{"_meta":{"x":1}}"#)));
+        let Answer::Result(Raw::Memory(json)) = refusal(result, Again::OtherKey) else {
+            panic!("a result");
+        };
+        let told: Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!((&told["_meta"]["x"], &told["_meta"][REPLAYED_META]), (&json!(1), &json!(true)));
     }
 
     #[test]
     fn whatever_stands_in_the_place_of_the_mark_stays() {
         for given in [r#""text""#, "null", "[1,2]", "1.50", "true", r#"{"a":1,"a":2}"#] {
             let json = format!(r#"{{"code":-32000,"message":"no","data":{given}}}"#);
-            let marked = error(&json.clone().into());
+            let marked = error(&json.clone().into(), Again::OtherKey);
             assert!(marked.len() <= json.len() + MARK_BYTES, "{}", marked.len() - json.len());
             let marks = format!(
-                r#"{{"{DATA_META}":{given},"{REPLAYED_META}":true,"{AGAIN_META}":"{HOW_TO_CALL_AGAIN}"}}"#
+                r#"{{"{DATA_META}":{given},"{REPLAYED_META}":true,"{AGAIN_META}":"{}"}}"#,
+                Again::OtherKey.words()
             );
             let expected = format!(r#"{{"code":-32000,"message":"no","data":{marks}}}"#);
             assert_eq!(std::str::from_utf8(&marked).unwrap(), expected);
         }
-        let told = error(&Bytes::from_static(br#"{"code":1,"message":"no","data":{"x":1}}"#));
+        let given = Bytes::from_static(br#"{"code":1,"message":"no","data":{"x":1}}"#);
+        let told = error(&given, Again::OtherKey);
         let told: Value = serde_json::from_slice(&told).unwrap();
         assert_eq!((&told["data"]["x"], &told["data"][DATA_META]), (&json!(1), &Value::Null));
     }

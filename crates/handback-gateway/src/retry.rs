@@ -92,6 +92,9 @@ pub(crate) struct Waiting {
     number: u128,
     /// Whether others are told of it. Beyond what is remembered of a caller, nobody is.
     is_known: bool,
+    /// Whether the time in which it is tried again begins when this one waits no more: it was made here,
+    /// or its answer is there. Of a try that was refused it does not, however often that is repeated.
+    begins_window: bool,
     shared: Arc<OfAll>,
 }
 
@@ -232,7 +235,7 @@ impl Retries {
             }
         };
         drop(all);
-        Waiting { retries: self.clone(), name, number, is_known, shared }
+        Waiting { retries: self.clone(), name, number, is_known, begins_window: false, shared }
     }
 
     fn now(&self) -> Millis {
@@ -271,11 +274,18 @@ impl Waiting {
         }
         drop(all);
         let (retries, shared) = (self.retries.clone(), Arc::clone(&self.shared));
-        Self { retries, name: self.name, number: self.number, is_known: self.is_known, shared }
+        let (name, number, is_known) = (self.name, self.number, self.is_known);
+        Self { retries, name, number, is_known, begins_window: false, shared }
+    }
+
+    /// From now on the call may have its effect.
+    pub(crate) const fn makes(&mut self) {
+        self.begins_window = true;
     }
 
     /// The answer is there, and recorded, and this one waits no more.
-    pub(crate) fn answered(self, mut record: Option<OwnRecord>) -> Undelivered {
+    pub(crate) fn answered(mut self, mut record: Option<OwnRecord>) -> Undelivered {
+        self.begins_window = true;
         // Whether it arrives or not, nobody comes back to what nobody was told of.
         if let Some(record) = record.take_if(|_| !self.is_known) {
             self.shared.done_with(record);
@@ -293,8 +303,11 @@ impl Drop for Waiting {
         let tried = of_caller.and_then(|of_caller| of_caller.get_mut(&self.name));
         if let Some(tried) = tried.filter(|tried| tried.tried.number == self.number) {
             tried.waiting = tried.waiting.saturating_sub(1);
-            tried.tried.until = until;
-            self.retries.0.tries.put(self.name, tried.tried);
+            // What was not made is not remembered for as long as it might have taken.
+            if self.begins_window || until < tried.tried.until {
+                tried.tried.until = until;
+                self.retries.0.tries.put(self.name, tried.tried);
+            }
         }
     }
 }
@@ -506,7 +519,8 @@ mod tests {
         let world = World::default();
         let retries = world.start();
         let client = key(&retries, 1, "x");
-        let (name, call) = (client.key(), client.beside());
+        let (name, mut call) = (client.key(), client.beside());
+        call.makes();
         drop(client);
         world.later(5 * WINDOW);
         assert_eq!(key(&retries, 1, "x").key(), name);
@@ -515,6 +529,26 @@ mod tests {
         world.later(WINDOW - Duration::from_secs(1));
         assert_eq!(key(&retries, 1, "x").key(), name, "it has ended, and nobody has the answer");
         world.later(WINDOW + Duration::from_secs(1));
+        assert_ne!(key(&retries, 1, "x").key(), name);
+    }
+
+    #[test]
+    fn who_is_refused_again_and_again_waits_no_longer() {
+        let world = World::default();
+        let retries = world.start();
+        let client = key(&retries, 1, "x");
+        let (name, mut call) = (client.key(), client.beside());
+        call.makes();
+        // Its server went away: what became of it is not known.
+        drop((call, client));
+        for _ in 0..2 {
+            world.later(Duration::from_secs(25));
+            let again = key(&retries, 1, "x");
+            assert_eq!(again.key(), name);
+            // It is refused, with what would have made it.
+            drop((again.beside(), again));
+        }
+        world.later(Duration::from_secs(11));
         assert_ne!(key(&retries, 1, "x").key(), name);
     }
 

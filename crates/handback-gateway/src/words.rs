@@ -8,6 +8,7 @@ use handback_tool::Refusal;
 use serde_json::{Value, json};
 
 use crate::reference::{Fault, ReferenceError};
+use crate::replay::Again;
 use crate::upstream::{Answer, LineError, Raw};
 
 /// Codes of JSON-RPC and of the protocol.
@@ -22,6 +23,12 @@ pub(crate) const TWICE: &str = "a member of the message is there twice";
 /// What is told of a result that is over the limit of results. It was stopped while it arrived.
 const TOO_LARGE: &str = "the call was made, but its result is larger than this server takes, and \
      nothing of it is kept: ask for less of it, or have the limit `result_bytes` raised";
+
+/// What is told of a call without a key whose effect is not known. Nobody gave a key that could be
+/// another one.
+const CUT_OFF: &str = "this call, or an identical one before it, was cut off: whether it had its effect is \
+     not known, and it is not made again. To have it made all the same, call again a minute after that, or \
+     with other arguments";
 
 /// An error object.
 pub(crate) fn error(code: i32, message: &str, data: Option<Value>) -> Bytes {
@@ -92,6 +99,16 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
+    /// What its client gets, of a call that may be taken for another try.
+    pub(crate) fn told_of(&self, era: Era, again: Again) -> Answer {
+        let of_identical = match (&self.refusal, again) {
+            (Refusal::Ambiguous, Again::Identical) => CUT_OFF,
+            (Refusal::InFlight, Again::Identical) => "an identical call is under way",
+            _ => return self.told(era),
+        };
+        tool_error(era, of_identical, self.refusal.reason())
+    }
+
     /// What its client gets.
     pub(crate) fn told(&self, era: Era) -> Answer {
         match self.outside {
@@ -214,6 +231,24 @@ mod tests {
                 assert_eq!(told["content"][0]["text"], why.sentence());
                 assert_eq!(told["_meta"], json!({REASON_META: word}));
             }
+        }
+    }
+
+    #[test]
+    fn who_sent_no_key_is_told_of_no_key() {
+        for refusal in [Refusal::Ambiguous, Refusal::InFlight] {
+            let told = |again| {
+                let refused = Refused::from(refusal.clone());
+                let Answer::Result(raw) = refused.told_of(Era::Modern, again) else {
+                    panic!("a result of a tool");
+                };
+                let told: Value = serde_json::from_slice(raw.in_memory().unwrap()).unwrap();
+                assert_eq!(told["_meta"], json!({REASON_META: refusal.reason()}));
+                told["content"][0]["text"].as_str().unwrap().to_owned()
+            };
+            assert!(told(Again::OtherKey).contains("this key"));
+            let identical = told(Again::Identical);
+            assert!(identical.contains("identical") && !identical.contains("key"), "{identical}");
         }
     }
 

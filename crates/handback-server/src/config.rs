@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use handback_gateway::options as gateway;
 use handback_gateway::upstream::{Place, Spec};
 use handback_identity::Permissions;
@@ -11,6 +13,7 @@ use handback_page::aql::{self, Catalog};
 use handback_token::ring::source::{AtdKeyUse, LoadRingError, LoadedRing, Sources};
 use handback_token::{KeyRing, Mode, SealerConfig, UnixTime};
 use handback_tool::{MAX_RESULT_BYTES, Registry, RegistryError, Tool};
+use percent_encoding::percent_decode_str;
 
 use crate::clock;
 use crate::identity::IdentityMode;
@@ -206,7 +209,7 @@ impl ServerConfig {
         };
         self.upstreams.push(Spec {
             name,
-            place,
+            place: with_authorization(place),
             time_limit: gateway::TIME_LIMIT,
             answer_bytes_max: MAX_RESULT_BYTES as u64,
             memory_bytes_max: gateway::MEMORY_BYTES_MAX,
@@ -288,5 +291,53 @@ impl ServerConfig {
     pub const fn dangerous_clock_offset_ms(mut self, offset: i64) -> Self {
         self.clock_offset_ms = offset;
         self
+    }
+}
+
+/// User information of a URL, as the header that says it to the server: in an address it is not sent. A
+/// header that was given goes before it.
+fn with_authorization(place: Place) -> Place {
+    let Place::Http { url, mut headers } = place else { return place };
+    let Some((scheme, rest)) = url.split_once("://") else { return Place::Http { url, headers } };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let Some((user, host)) = authority.rsplit_once('@') else {
+        return Place::Http { url, headers };
+    };
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
+        let mut said: Vec<u8> = percent_decode_str(user).collect();
+        if !user.contains(':') {
+            said.push(b':');
+        }
+        headers.push(("Authorization".to_owned(), format!("Basic {}", STANDARD.encode(said))));
+    }
+    Place::Http { url: format!("{scheme}://{host}{path}"), headers }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_information_goes_in_a_header() {
+        let made = |url: &str, headers: &[(&str, &str)]| {
+            let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+            let place = Place::Http { url: url.to_owned(), headers: headers.collect() };
+            let Place::Http { url, headers } = with_authorization(place) else { panic!("a URL") };
+            (url, headers)
+        };
+        let basic = |value: &str| vec![("Authorization".to_owned(), value.to_owned())];
+        for (url, sent, value) in [
+            ("http://user:pw@h:1/mcp?a=b@c", "http://h:1/mcp?a=b@c", "Basic dXNlcjpwdw=="),
+            ("https://us%40er:p%3aw@h", "https://h", "Basic dXNAZXI6cDp3"),
+            ("http://key@h?x", "http://h?x", "Basic a2V5Og=="),
+        ] {
+            assert_eq!(made(url, &[]), (sent.to_owned(), basic(value)), "{url}");
+        }
+        for url in ["http://h/mcp", "http://h/@x", "http://h?q=a@b"] {
+            assert_eq!(made(url, &[]), (url.to_owned(), Vec::new()));
+        }
+        let (url, headers) = made("http://user:pw@h/", &[("authorization", "Bearer k")]);
+        assert_eq!(url, "http://h/");
+        assert_eq!(headers, [("authorization".to_owned(), "Bearer k".to_owned())]);
     }
 }

@@ -48,7 +48,7 @@ pub use question::{LetIn, QuestionKind};
 pub use registry::{
     MAX_ARGUMENTS_DEPTH, Registered, Registry, RegistryError, is_relayed_name, relayed_name,
 };
-pub use relay::{Claim, Entered, Failure, Made, OwnRecord, Relay, Relayed, RoundOpened};
+pub use relay::{Claim, Entered, Failure, Made, OwnRecord, Passing, Relay, Relayed, RoundOpened};
 pub use request::{
     Answer, Arguments, Continuation, MAX_KEY_CHARS, Refusal, Reply, Request, Surface,
 };

@@ -100,7 +100,7 @@ pub(crate) struct Shared {
     pub(crate) listeners: Places,
     pub(crate) rates: Rates,
     flights: Flights,
-    metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl fmt::Debug for Pipeline {

@@ -128,6 +128,18 @@ pub struct Entered {
     revocations: Revocations,
     now_ms: Millis,
     record: Option<OwnRecord>,
+    passing: Vec<Passing>,
+    is_replay: bool,
+}
+
+/// A held value that is put into the arguments of a call.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct Passing {
+    /// Its bytes there.
+    pub bytes: u64,
+    /// From where, to where, how much of it: for the audit.
+    pub what: Value,
 }
 
 /// Where a call is recorded under a key that its gateway chose.
@@ -226,6 +238,8 @@ impl Pipeline {
                     revocations,
                     now_ms,
                     record: None,
+                    passing: Vec::new(),
+                    is_replay: false,
                 })
             }
             Err(refusal) => {
@@ -271,11 +285,25 @@ impl Entered {
         &self.revocations
     }
 
-    /// Writes down a held value that was put into the arguments.
-    pub fn passed(&self, what: Value) {
-        if let Some(entry) = &self.entry {
-            entry.passed(what);
+    /// What goes to the upstream by reference, if the call is made: that is written down before it is
+    /// sent, and not at all of a replay, or of a call that is refused.
+    pub fn passes(&mut self, passing: Vec<Passing>) {
+        self.passing = passing;
+    }
+
+    fn write_passing(&mut self) {
+        for Passing { bytes, what } in std::mem::take(&mut self.passing) {
+            self.shared.metrics.referenced_bytes.add(bytes);
+            if let Some(entry) = &self.entry {
+                entry.passed(what);
+            }
         }
+    }
+
+    /// Whether what it is refused with is what came of an earlier try.
+    #[must_use]
+    pub const fn is_replay(&self) -> bool {
+        self.is_replay
     }
 
     /// Writes down why the gateway refuses it, with its last line.
@@ -350,11 +378,17 @@ impl Entered {
         let waits = Waits { principal, cancel: &self.request.cancel, time_limit, has_key };
         let (recorded, is_replay) = match self.shared.reserve(&waits, wanted, &journal).await? {
             Turn::Made(recorded) => (recorded, true),
-            Turn::Make(permit) => (self.perform(permit, place, time_limit, work).await?, false),
+            Turn::Make(permit) => {
+                self.write_passing();
+                (self.perform(permit, place, time_limit, work).await?, false)
+            }
         };
         match recorded {
             Recorded::Relayed(relayed) => Ok(Made { relayed, is_replay }),
-            Recorded::TooLarge => Err(Refusal::TooLarge),
+            Recorded::TooLarge => {
+                self.is_replay = is_replay;
+                Err(Refusal::TooLarge)
+            }
             _ => Err(Refusal::Broken),
         }
     }
@@ -424,7 +458,12 @@ impl Entered {
     /// Writes down how it ended; `minted` is the state that was handed out.
     pub fn end(mut self, ended: Result<(&Made, Option<&str>), &Refusal>) {
         if let Some(entry) = self.entry.take() {
-            entry.end_relayed(&ended);
+            match ended {
+                Err(_) if self.is_replay => {
+                    entry.end_with(|line| line.decision = Some("replayed"));
+                }
+                ended => entry.end_relayed(&ended),
+            }
         }
     }
 }

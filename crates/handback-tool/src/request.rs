@@ -285,7 +285,7 @@ pub enum Refusal {
     #[error("this idempotency key was used for another call")]
     Mismatch,
     /// A call with this key was cut off, and what became of it is not known.
-    #[error("an earlier call with this key was cut off: whether it had its effect is not known")]
+    #[error("a call with this key was cut off: whether it had its effect is not known")]
     Ambiguous,
     /// A call with this key is under way elsewhere.
     #[error("a call with this key is under way")]

@@ -192,8 +192,8 @@ impl Engine {
     }
 
     /// Answers a request that was parsed elsewhere. What had a member twice can not be seen here,
-    /// nor that a double was an integer beyond 64 bits: where there is a text, give that to
-    /// [`answer_bytes`](Self::answer_bytes).
+    /// and a double that may have been an integer beyond 64 bits is refused where that matters: where
+    /// there is a text, give that to [`answer_bytes`](Self::answer_bytes).
     #[must_use]
     pub fn answer(&self, call: &Call<'_>, request: &Value, rng: &mut dyn CryptoRng) -> Step {
         match request::check(request, &self.settings.limits) {

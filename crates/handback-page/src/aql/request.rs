@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -152,9 +153,53 @@ fn is_long_integer(token: &str) -> bool {
 ///
 /// # Errors
 ///
-/// [`Failure`] if it is too deep or has a text or array that is too large.
+/// [`Failure`] if it is too deep, has a text or array that is too large, or a number that may have been
+/// another one.
 pub(super) fn check(value: &Value, limits: &Limits) -> Result<(), Failure> {
-    check_below(value, limits, 1)
+    check_below(value, limits, 1)?;
+    check_exact(value)
+}
+
+/// From here on a double may have been an integer that 64 bits do not hold.
+const INEXACT_FROM: f64 = 9_223_372_036_854_775_808.0;
+
+/// Beyond this one, integers are doubles wherever they are: 128 bits do not hold them. The largest that
+/// they hold is read as this.
+const INEXACT_TO: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
+
+/// Refuses doubles that may have been integers beyond 64 bits, where they would be compared or kept: the
+/// answer would be to something that nobody has written.
+fn check_exact(request: &Value) -> Result<(), Failure> {
+    let Value::Object(members) = request else { return Ok(()) };
+    members.iter().try_for_each(|(name, value)| match (name.as_str(), value) {
+        ("operations", Value::Array(requests)) => requests.iter().try_for_each(check_exact),
+        ("params", params) => check_exact(params),
+        ("filter" | "id", value) if has_double(value, INEXACT_FROM..=INEXACT_TO) => {
+            let hint = "An integer beyond 64 bits is written as {\"$integer\": \"N\"} here";
+            Err(inexact(name).with_hint(hint))
+        }
+        ("patch", value) if has_double(value, INEXACT_FROM..=f64::MAX) => {
+            let hint = "A patch that comes this way cannot carry an integer beyond 64 bits";
+            Err(inexact(name).with_hint(hint))
+        }
+        _ => Ok(()),
+    })
+}
+
+fn inexact(name: &str) -> Failure {
+    Failure::invalid_type(name, "integers of 64 bits", "number that lost digits on the way")
+}
+
+/// Whether there is a double in it whose size is in this range.
+fn has_double(value: &Value, sizes: RangeInclusive<f64>) -> bool {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            number.as_f64().is_some_and(|double| sizes.contains(&double.abs()))
+        }
+        Value::Array(values) => values.iter().any(|value| has_double(value, sizes.clone())),
+        Value::Object(members) => members.values().any(|value| has_double(value, sizes.clone())),
+        _ => false,
+    }
 }
 
 fn check_below(value: &Value, limits: &Limits, depth: usize) -> Result<(), Failure> {
@@ -373,6 +418,51 @@ mod tests {
             let text = format!("[{}-9223372036854775809]", " ".repeat(spaces));
             assert_eq!(read(&text), json!([{"$integer": "-9223372036854775809"}]));
         }
+    }
+
+    #[test]
+    fn what_may_have_been_another_integer_is_refused() {
+        let check_text = |text: &str| {
+            check(&serde_json::from_str(text).unwrap(), &Limits::default())
+                .map_err(|failure| json!(failure.details()).to_string())
+        };
+        let of_filter = |value: &str| {
+            check_text(&format!(r#"{{"operation":"x","params":{{"filter":{{"v":{value}}}}}}}"#))
+        };
+        let (max, most) = (u64::MAX, i128::MAX);
+        for value in [
+            format!("{max}0"),
+            format!("-{max}"),
+            format!(r#"{{"lte":{max}9}}"#),
+            format!(r#"{{"in":[1,{max}9]}}"#),
+            "18446744073709551616".to_owned(),
+            "-9223372036854775809".to_owned(),
+            most.to_string(),
+        ] {
+            let details = of_filter(&value).unwrap_err();
+            assert!(details.contains("$integer"), "{details}");
+        }
+        for value in [
+            max.to_string(),
+            i64::MIN.to_string(),
+            format!(r#"{{"$integer":"{max}0"}}"#),
+            "1.5".to_owned(),
+            "9007199254740993.0".to_owned(),
+            // Collections have no integers of this size either.
+            "1e300".to_owned(),
+            format!("-{most}0"),
+        ] {
+            of_filter(&value).unwrap();
+        }
+        let refused =
+            |request: &str| check_text(&request.replace('N', &format!("{max}0"))).is_err();
+        assert!(refused(r#"{"operation":"get_element","id":N}"#));
+        assert!(refused(r#"{"operations":[{"operation":"x"},{"params":{"filter":{"v":N}}}]}"#));
+        let patch = r#"{"params":{"patch":[{"op":"replace","path":"/a","value":{"b":[N]}}]}}"#;
+        assert!(refused(patch) && refused(&patch.replace('N', "1e300")));
+        assert!(!refused(&patch.replace('N', "12.5")) && !refused(&patch.replace('N', "-7")));
+        // It is as large as it may be.
+        assert!(!refused(r#"{"operation":"list_elements","params":{"first":N}}"#));
     }
 
     proptest! {

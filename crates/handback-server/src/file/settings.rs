@@ -658,6 +658,9 @@ impl Settings {
         for path in paths.into_iter().flatten() {
             *path = folder.join(&path);
         }
+        for upstream in self.upstreams.values_mut() {
+            upstream.resolve(folder);
+        }
         for source in self.collections.values_mut() {
             let text = source.as_str();
             if let Some((kind, rest)) = text.split_once(':')

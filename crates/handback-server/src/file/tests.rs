@@ -203,6 +203,32 @@ fn paths_are_relative_to_the_file() {
 }
 
 #[test]
+fn secrets_are_relative_to_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("key"), "Bearer k\n").unwrap();
+    std::fs::write(folder.path().join("url"), "http://h/mcp\n").unwrap();
+    let text = format!(
+        "[upstreams.a]\nurl = \"file:url\"\nheaders = {{ A = \"file:key\", B = \"file:{}\" }}\n\
+         [upstreams.b]\ncommand = [\"x\"]\nenv = {{ C = \"file:./key\", D = \"key\" }}\n",
+        folder.path().join("key").display()
+    );
+    let settings = Settings::parse(&text, folder.path()).unwrap();
+    let places = settings.upstreams(&|_| None).unwrap().into_iter().map(|one| one.place);
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    for place in places {
+        match place {
+            handback_gateway::upstream::Place::Http { url, headers } => {
+                assert_eq!(url, "http://h/mcp");
+                assert_eq!(headers, [pair("A", "Bearer k"), pair("B", "Bearer k")]);
+            }
+            handback_gateway::upstream::Place::Command { env, .. } => {
+                assert_eq!(env, [pair("C", "Bearer k"), pair("D", "key")]);
+            }
+        }
+    }
+}
+
+#[test]
 fn passwords_are_neither_shown_nor_told() {
     let text = "[collections]\nc = \"postgres://u:secret@h/d#t\"\n";
     let settings = parse(text).unwrap();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use handback_gateway::bound::Budget;
@@ -43,6 +44,15 @@ pub struct UpstreamSettings {
     pub shared: bool,
 }
 
+impl UpstreamSettings {
+    /// Makes paths that are relative to `folder` what they are to this process.
+    pub(super) fn resolve(&mut self, folder: &Path) {
+        let url = self.url.iter_mut().map(|Address(url)| url);
+        let all = url.chain(self.headers.values_mut()).chain(self.env.values_mut());
+        all.for_each(|secret| secret.resolve(folder));
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 const fn is_false(value: &bool) -> bool {
     !*value
@@ -79,6 +89,13 @@ impl Secret {
     /// The variable that has it, if one does.
     fn variable(&self) -> Option<&str> {
         self.0.strip_prefix("env:")
+    }
+
+    /// Makes the path of a file that is relative to `folder` what it is to this process.
+    fn resolve(&mut self, folder: &Path) {
+        if let Some(path) = self.0.strip_prefix("file:") {
+            self.0 = format!("file:{}", folder.join(path).display());
+        }
     }
 
     /// The value.

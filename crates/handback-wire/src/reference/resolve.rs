@@ -250,11 +250,16 @@ fn replaced(
     Ok(out)
 }
 
+/// What is said of arguments that no validator reads.
+const UNCHECKABLE: &str = "with the held values in them they cannot be checked: they are too deep, or have a \
+     number beyond doubles or half a character in them";
+
 /// Whether arguments fit the schema of their tool.
 fn check(arguments: &str, schema: &Validator) -> Result<(), ReferenceError> {
     let Ok(value) = serde_json::from_str::<Value>(arguments) else {
-        // A document may be deeper than arguments are, and hold numbers that no double does.
-        return Err(ReferenceError::new(String::new(), Fault::Unreadable));
+        // A document may be deeper than arguments are, and hold numbers that no double does; what is
+        // beside it may have half a character in it.
+        return Err(ReferenceError::new(String::new(), Fault::Schema(UNCHECKABLE.to_owned())));
     };
     let Err(error) = schema.validate(&value) else { return Ok(()) };
     // Nothing of the values is repeated.

@@ -246,6 +246,21 @@ fn a_value_by_reference_is_counted_and_a_wrong_one_has_its_reason() {
 }
 
 #[test]
+fn a_value_by_reference_is_counted_when_it_is_sent() {
+    let served = Served::new();
+    let document = served.result("document", None, json!({"arguments": {"bytes": 100_000}}));
+    let handle = document["_meta"]["dev.handback/held"][0]["handle"].as_str().unwrap();
+    let text = format!("$held:{handle}");
+    for arguments in [json!({"text": text}), json!({"text": text}), json!({"text": text, "n": 1})] {
+        served.result("write_document", Some("k"), json!({"arguments": arguments}));
+    }
+    let numbers = served.numbers();
+    assert_eq!((numbers.ended("replayed"), numbers.refused("mismatch")), (1, 1));
+    let line = "line 000000 of a document, some text\n";
+    assert_eq!(numbers.at("handback_referenced_bytes_total"), 2500 * line.len() as u64);
+}
+
+#[test]
 fn nothing_of_what_clients_say_is_a_label() {
     let served = Served::new();
     served.result("append", None, json!({"arguments": {"text": "a"}}));

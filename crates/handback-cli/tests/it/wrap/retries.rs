@@ -287,6 +287,8 @@ fn where_it_is_configured_an_identical_call_is_another_try() {
     let again = ask(&mut client, &call);
     assert_eq!(text(&again), "appended");
     assert_eq!(world.effects("append").len(), 1, "the answer was not delivered");
+    let how = again["_meta"]["dev.handback/again"].as_str().unwrap();
+    assert!(how.contains("the same call") && !how.contains("key"), "{how}");
     let another = ask(&mut client, &call);
     assert!(another["_meta"]["dev.handback/replayed"].is_null(), "{another}");
     assert_eq!(world.effects("append").len(), 2, "the answer was delivered");
@@ -301,7 +303,63 @@ fn after_a_refusal_an_identical_call_is_another_try_of_it() {
         let refused = ask(&mut client, &call);
         assert_eq!(refused["_meta"]["dev.handback/reason"], "ambiguous", "{refused}");
         assert_eq!(world.effects("append").len(), 1, "it is not known that nothing happened");
+        // Nobody gave a key.
+        assert!(text(&refused).contains("identical") && !text(&refused).contains("key"));
     }
+}
+
+#[test]
+fn what_was_too_large_is_said_to_be_replayed() {
+    for era in ERAS {
+        let world = World::new();
+        world.sandbox.write("handback.toml", "[limits]\nresult_bytes = 2097152\n");
+        let (config, audit) = (world.sandbox.path("handback.toml"), world.sandbox.path("audit"));
+        let flags = ["--config", config.to_str().unwrap(), "--audit", audit.to_str().unwrap()];
+        let mut client = world.client_with(era, &flags, json!({}));
+        let arguments = json!({"bytes": 3_000_000});
+        let call = json!({"name": "document", "arguments": arguments, "_meta": {KEY: "k"}});
+        let (first, again) = (ask(&mut client, &call), ask(&mut client, &call));
+        for told in [&first, &again] {
+            assert_eq!(told["_meta"]["dev.handback/reason"], "too_large", "{told}");
+        }
+        assert!(first["_meta"]["dev.handback/replayed"].is_null(), "{first}");
+        assert_eq!(again["_meta"]["dev.handback/replayed"], true, "{again}");
+        client.close();
+        let ends = audited(&audit, "end");
+        let ends: Vec<_> = ends.iter().filter(|line| line["name"] == "document").collect();
+        let decisions: Vec<_> = ends.iter().map(|line| &line["decision"]).collect();
+        assert_eq!(decisions, ["refused", "replayed"]);
+    }
+}
+
+/// The lines of the audit of one kind.
+fn audited(audit: &std::path::Path, event: &str) -> Vec<Value> {
+    let lines = std::fs::read_to_string(audit).unwrap();
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["event"] == event).collect()
+}
+
+#[test]
+fn what_is_not_sent_is_not_in_the_audit_as_sent() {
+    let world = World::new();
+    let audit = world.sandbox.path("audit");
+    let flags = ["--audit", audit.to_str().unwrap()];
+    let mut client = world.client_with(Era::Newest, &flags, json!({}));
+    let document = json!({"name": "document", "arguments": {"bytes": 100_000}});
+    let document = ask(&mut client, &document);
+    let handle = document["_meta"]["dev.handback/held"][0]["handle"].as_str().unwrap();
+    let text = format!("$held:{handle}");
+    for arguments in [json!({"text": text}), json!({"text": text}), json!({"text": text, "n": 1})] {
+        let meta = json!({KEY: "k"});
+        ask(&mut client, &json!({"name": "write_document", "arguments": arguments, "_meta": meta}));
+    }
+    client.close();
+    assert_eq!(world.effects("write").len(), 1);
+    let passed = audited(&audit, "reference");
+    assert_eq!(passed.len(), 1, "{passed:?}");
+    let ends = audited(&audit, "end");
+    let ends: Vec<_> = ends.iter().filter(|line| line["name"] == "write_document").collect();
+    assert_eq!(passed[0]["call"], ends[0]["call"], "of the one that was made");
 }
 
 #[test]
