@@ -150,9 +150,7 @@ impl Look<'_> {
         let Some(Document { sketch, .. }) = self.read(value, limit)?.readable() else {
             return self.unread(value);
         };
-        let root = sketch.root();
-        let total = if root.kind.is_container() { root.total } else { 1 };
-        let held = Held::json(Content::Raw(value.clone()), total, None);
+        let held = Held::json(Content::Raw(value.clone()), sketch.root().items(), None);
         let shown = if limit > 0 { Shown::Json(Box::new(sketch)) } else { Shown::Nothing };
         Ok(Body { shown, held, document: None })
     }
