@@ -216,6 +216,7 @@ impl Job<'_> {
         let schema = self.how.schema.filter(|_| !self.is_error());
         let show = Show { units, bodies, places, schema };
         let (mut room, mut best) = (plan.room, None::<(Vec<u8>, Vec<Part>, Pieces)>);
+        let mut fits = 0;
         for _ in 0..TRIES {
             let pieces = show.within(room);
             // What is valid is not given up for more.
@@ -230,9 +231,10 @@ impl Job<'_> {
                     if left < SLACK_BYTES {
                         break;
                     }
+                    fits = room;
                     room += left;
                 }
-                None if best.is_some() => break,
+                None if best.is_some() => room = usize::midpoint(fits, room),
                 None => room = room.saturating_sub(result.len() - most),
             }
         }
