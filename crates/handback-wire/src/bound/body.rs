@@ -62,6 +62,13 @@ impl Held {
         Self { kind: JSON, items, inside, content, total, digest }
     }
 
+    /// A document with the list in it.
+    fn document(sketch: &Sketch, content: Content, digest: Option<Digest>) -> Self {
+        let items = Items::of(sketch);
+        let held = Self::json(content, items.total(sketch), digest);
+        Self { items: items.pointer, ..held }
+    }
+
     fn lines(content: Content, total: u64, digest: Option<Digest>) -> Self {
         Self { kind: TEXT, ..Self::json(content, total, digest) }
     }
@@ -92,6 +99,22 @@ pub(super) fn tie(units: &[Unit], bodies: &mut [Body]) {
             body.held = held.clone();
         }
     }
+}
+
+/// Of `structuredContent` all is kept, and not only the one long text in it.
+pub(super) fn keep_whole(units: &[Unit], bodies: &mut [Body]) {
+    let of_units = units.iter().zip(bodies.iter_mut());
+    for (unit, body) in of_units.filter(|(unit, _)| unit.what == What::Structured) {
+        match std::mem::replace(&mut body.shown, Shown::Nothing) {
+            Shown::Long { sketch, .. } => {
+                let content = Content::Raw(unit.value.clone());
+                body.held = Held::document(&sketch, content, body.document);
+                body.shown = Shown::Json(sketch);
+            }
+            other => body.shown = other,
+        }
+    }
+    tie(units, bodies);
 }
 
 /// Looks at parts.
@@ -127,9 +150,7 @@ impl Look<'_> {
         let Some(Document { sketch, .. }) = self.read(value, limit)?.readable() else {
             return self.unread(value);
         };
-        let root = sketch.root();
-        let total = if root.kind.is_container() { root.total } else { 1 };
-        let held = Held::json(Content::Raw(value.clone()), total, None);
+        let held = Held::json(Content::Raw(value.clone()), sketch.root().items(), None);
         let shown = if limit > 0 { Shown::Json(Box::new(sketch)) } else { Shown::Nothing };
         Ok(Body { shown, held, document: None })
     }
@@ -172,8 +193,8 @@ impl Look<'_> {
         whole: impl FnOnce() -> Content,
     ) -> Result<Body, CollectionError> {
         let Document { sketch, digest } = document;
-        let items = Items::of(&sketch);
-        let long = LongText::of(&sketch, self.share / 2).filter(|_| !items.is_list);
+        let is_list = Items::of(&sketch).is_list;
+        let long = LongText::of(&sketch, self.share / 2).filter(|_| !is_list);
         if let Some(LongText { pointer, node }) = long {
             let content = text(node.source.clone());
             let text = self.plain(&content)?;
@@ -182,8 +203,7 @@ impl Look<'_> {
             let shown = Shown::Long { sketch: Box::new(sketch), text };
             return Ok(Body { shown, held, document: Some(digest) });
         }
-        let mut held = Held::json(whole(), items.total(&sketch), Some(digest));
-        held.items = items.pointer;
+        let held = Held::document(&sketch, whole(), Some(digest));
         Ok(Body { shown: Shown::Json(Box::new(sketch)), held, document: Some(digest) })
     }
 

@@ -144,6 +144,19 @@ const TRIES: usize = 4;
 /// Room that is not worth another try.
 const SLACK_BYTES: usize = 256;
 
+/// A result that has room.
+struct Fitted {
+    bounded: Bounded,
+    /// Something is neither in it nor kept.
+    loses: bool,
+}
+
+/// Whether a document is not shown of which only a text is kept.
+fn loses(bodies: &[Body], pieces: &Pieces) -> bool {
+    let mut parts = bodies.iter().zip(&pieces.all);
+    parts.any(|(body, piece)| piece.json.is_none() && !body.held.inside.tokens().is_empty())
+}
+
 struct Job<'a> {
     chunks: Chunks<'a>,
     shape: &'a Shape,
@@ -165,8 +178,27 @@ impl Job<'_> {
         let bodies: Result<Vec<_>, _> = units.iter().map(|unit| look.at(unit)).collect();
         let mut bodies = bodies.map_err(BoundError::Source)?;
         body::tie(units, &mut bodies);
-        let places = hold::all(&self.chunks, &bodies, keep)?;
-        let fitted = self.fitted(plan, &bodies, &places);
+        match self.kept(plan, &bodies, keep)? {
+            Some(Fitted { loses: false, bounded }) => Ok(Some(bounded)),
+            // Whether a document is shown is known when it was tried.
+            Some(Fitted { bounded, .. }) => {
+                bounded.forget(keep);
+                body::keep_whole(units, &mut bodies);
+                Ok(self.kept(plan, &bodies, keep)?.map(|fitted| fitted.bounded))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Keeps what is held of parts, and shows as much of them as there is room for.
+    fn kept<K: Keep>(
+        &self,
+        plan: &Plan,
+        bodies: &[Body],
+        keep: &mut K,
+    ) -> Result<Option<Fitted>, BoundError<K::Error>> {
+        let places = hold::all(&self.chunks, bodies, keep)?;
+        let fitted = self.fitted(plan, bodies, &places);
         if !matches!(fitted, Ok(Some(_))) {
             hold::forget(&places, keep);
         }
@@ -179,29 +211,38 @@ impl Job<'_> {
         plan: &Plan,
         bodies: &[Body],
         places: &[Place],
-    ) -> Result<Option<Bounded>, CollectionError> {
+    ) -> Result<Option<Fitted>, CollectionError> {
         let (units, most) = (plan.cut.as_slice(), self.how.room());
         let schema = self.how.schema.filter(|_| !self.is_error());
         let show = Show { units, bodies, places, schema };
-        let (mut room, mut best) = (plan.room, None);
+        let (mut room, mut best) = (plan.room, None::<(Vec<u8>, Vec<Part>, Pieces)>);
+        let mut fits = 0;
         for _ in 0..TRIES {
             let pieces = show.within(room);
+            // What is valid is not given up for more.
+            if pieces.invalid && best.as_ref().is_some_and(|(.., best)| !best.invalid) {
+                break;
+            }
             let parts = parts(units, bodies, places, &pieces);
             let result = self.compose(units, &pieces, &parts)?;
             match most.checked_sub(result.len()) {
                 Some(left) => {
-                    best = Some((result, parts));
+                    best = Some((result, parts, pieces));
                     if left < SLACK_BYTES {
                         break;
                     }
+                    fits = room;
                     room += left;
                 }
-                None if best.is_some() => break,
+                None if best.is_some() => room = usize::midpoint(fits, room),
                 None => room = room.saturating_sub(result.len() - most),
             }
         }
         let held_bytes = places.iter().filter(|place| !place.again).map(|place| place.bytes).sum();
-        Ok(best.map(|(result, parts)| Bounded { result, parts, held_bytes }))
+        Ok(best.map(|(result, parts, pieces)| Fitted {
+            bounded: Bounded { result, parts, held_bytes },
+            loses: loses(bodies, &pieces),
+        }))
     }
 
     /// Keeps the whole result as one part, and shows nothing of it.

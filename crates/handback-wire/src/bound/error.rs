@@ -26,8 +26,8 @@ const NO_MESSAGE: &str = "the server gave an error without a message";
 /// if that is more, less what is reserved of it.
 ///
 /// Nothing, if it fits as it is. Else it has its code; its message, which ends in a mark if it is cut; and
-/// under [`OMITTED_KEY`] of `data` how many bytes all other members had, which are left out. Nothing is
-/// held: an error is told, and not read on.
+/// under [`OMITTED_KEY`] of `data` how many bytes all other members had, which are left out, and so are a
+/// code that is none and a message that is no text. Nothing is held: an error is told, and not read on.
 #[must_use]
 pub fn bound_error(error: &[u8], how: &Bounding<'_>) -> Option<Vec<u8>> {
     let room = how.room();
@@ -37,15 +37,21 @@ pub fn bound_error(error: &[u8], how: &Bounding<'_>) -> Option<Vec<u8>> {
     let raw = serde_json::from_slice::<&RawValue>(error).ok();
     let members = raw.and_then(|raw| Object::read(raw).ok()).unwrap_or_default();
     let is_code = |code: &&str| code.len() <= CODE_BYTES_MAX && code.parse::<i64>().is_ok();
-    let code = members.get("code").filter(is_code).unwrap_or(INTERNAL_ERROR);
-    let message = members.text("message").unwrap_or_else(|| NO_MESSAGE.into());
-    let message = shortened(&message, room.saturating_sub(BESIDE_BYTES + CODE_BYTES_MAX));
-    let others = members.names().filter(|name| !matches!(*name, "code" | "message"));
+    let (code, message) = (members.get("code").filter(is_code), members.text("message"));
+    let is_told = |name: &str| match name {
+        "code" => code.is_some(),
+        "message" => message.is_some(),
+        _ => false,
+    };
+    let others = members.names().filter(|name| !is_told(name));
     let mut omitted: usize = others.filter_map(|name| members.get(name)).map(str::len).sum();
     if members.names().next().is_none() {
         // It is no object, or one that readers differ about.
         omitted = error.len();
     }
+    let (code, message) = (code.unwrap_or(INTERNAL_ERROR), message.as_deref());
+    let most = room.saturating_sub(BESIDE_BYTES + CODE_BYTES_MAX);
+    let message = shortened(message.unwrap_or(NO_MESSAGE), most);
     let mut out = format!(r#"{{"code":{code},"message":{}"#, Value::from(message));
     if omitted > 0 {
         let _ = write!(out, r#","data":{}"#, json!({OMITTED_KEY: omitted}));
@@ -140,16 +146,17 @@ mod tests {
     #[test]
     fn what_is_no_error_is_one() {
         let filler = "x".repeat(5000);
-        for error in [
-            format!(r#"["{filler}"]"#),
-            format!(r#"{{"code":1,"code":2,"message":"{filler}"}}"#),
-            format!(r#"{{"code":"{filler}","message":{{}}}}"#),
-            format!(r#"{{"code":1.5,"message":"\ud800{filler}"}}"#),
+        for (error, omitted) in [
+            (format!(r#"["{filler}"]"#), 5004),
+            (format!(r#"{{"code":1,"code":2,"message":"{filler}"}}"#), 5032),
+            (format!(r#"{{"code":"{filler}","message":{{}}}}"#), 5004),
+            (format!(r#"{{"code":1.5,"message":"\ud800{filler}"}}"#), 5011),
         ] {
             let how = Bounding::new(Budget::bytes(0));
             let told = bound_error(error.as_bytes(), &how).unwrap();
             let told: Value = serde_json::from_slice(&told).unwrap();
             assert_eq!((&told["code"], &told["message"]), (&json!(-32603), &json!(NO_MESSAGE)));
+            assert_eq!(told["data"], json!({OMITTED_KEY: omitted}), "{}", &error[..20]);
         }
     }
 

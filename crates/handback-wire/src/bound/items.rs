@@ -53,8 +53,7 @@ impl<'a> Items<'a> {
 
     /// How many items there are when it is read.
     pub(super) fn total(&self, sketch: &Sketch) -> u64 {
-        let node = if self.is_list { self.node } else { sketch.root() };
-        if node.kind.is_container() { node.total } else { 1 }
+        if self.is_list { self.node.total } else { sketch.root().items() }
     }
 }
 

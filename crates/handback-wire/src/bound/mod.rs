@@ -22,8 +22,7 @@
 //!
 //! Choices:
 //!
-//! - **Bounded memory.** A result may be far larger than memory: it is read in pieces, three times at
-//!   most. Of a document the first items are copied into a `Sketch`, and every cut that is tried is
+//! - **Bounded memory.** A result may be far larger than memory: it is read in pieces, few times. Of a document the first items are copied into a `Sketch`, and every cut that is tried is
 //!   made of that.
 //! - **What cannot be read as a collection is kept as text**: JSON that is nested too deeply, has
 //!   numbers beyond doubles, or half characters in escapes. A text with half characters is kept as it
@@ -33,7 +32,8 @@
 //! - **A document that is there twice**, as `structuredContent` and as text, is kept once, and shown
 //!   twice in the same way. So is a text that is also the one long text of `structuredContent`.
 //! - **If no cut is valid** by the output schema, `structuredContent` is left out and the result is a
-//!   tool error: clients refuse a success without it. The notice says that the call was made.
+//!   tool error: clients refuse a success without it. The notice says that the call was made. What is
+//!   left out is kept whole, also where only the one long text in it would have been.
 //!
 //! Rejected: cutting the text of a result at a byte, which is what others do and breaks JSON; and
 //! parsing results into trees, which takes several times their size.

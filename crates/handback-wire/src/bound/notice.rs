@@ -150,7 +150,7 @@ fn said(line: &Line<'_>) -> String {
     };
     let why = match (*shown, *kind) {
         (0, TEXT) => " in full",
-        (0, _) => ": the first one alone does not fit",
+        (0, _) if *total > 0 => ": the first one alone does not fit",
         _ => "",
     };
     format!(", {shown} of {total} {unit}{place} shown{why}, {bytes} bytes{others}")

@@ -230,7 +230,8 @@ impl Show<'_> {
 
 fn remark(sketch: &Sketch, cut: &Cut) -> Remark {
     let items = Items::of(sketch);
-    if !items.is_list {
+    let is_all = cut.shown == items.total(sketch) && cut.others.is_empty();
+    if !items.is_list && !is_all {
         // It is read from its root.
         let outline = items::outline(sketch, sketch.root(), OUTLINE_BYTES);
         return Remark::Outline(outline, cut.others.clone());

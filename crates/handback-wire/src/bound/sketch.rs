@@ -12,8 +12,12 @@ use crate::json::unescape;
 /// A value that is whole and has no more bytes is shown or not, and never looked into.
 pub(super) const SMALL_BYTES: usize = 256;
 
-/// A member with a longer name is not shown. It is a bound for pointers, too.
-pub(super) const NAME_BYTES: usize = 256;
+/// A member with a longer name is not shown. Nor is one whose name takes more than a quarter of a
+/// cut, where nothing else would have room.
+const NAME_BYTES: usize = 64 << 10;
+
+/// A name of so many bytes is shown however small the cut is.
+const SHORT_NAME_BYTES: usize = 256;
 
 /// A longer number is shown as null: no double needs a tenth of it.
 const NUMBER_BYTES: usize = 1024;
@@ -37,6 +41,8 @@ pub(super) struct Node {
     pub(super) whole: bool,
     /// How many elements or members it has in the document.
     pub(super) total: u64,
+    /// How many of the first of them are in the sketch: behind those may be others.
+    pub(super) leading: usize,
     /// Where those start that are in the sketch, the names of members included.
     starts: Vec<u32>,
     /// Of those, the ones that are not small, by number.
@@ -96,6 +102,11 @@ impl Node {
         })
     }
 
+    /// How many items it has when it is read.
+    pub(super) const fn items(&self) -> u64 {
+        if self.kind.is_container() { self.total } else { 1 }
+    }
+
     /// Whether all elements or members are in the sketch, if only in part.
     pub(super) fn has_all(&self) -> bool {
         self.starts.len() as u64 == self.total
@@ -112,6 +123,8 @@ pub(super) struct Sketcher {
     text: Vec<u8>,
     /// What is shown of one array or one text at most.
     limit: usize,
+    /// What is shown of one name at most.
+    name: usize,
     /// When the sketch has so many bytes, arrays and texts that start from there on are shown
     /// empty.
     soft: usize,
@@ -136,6 +149,8 @@ struct Open {
     room: usize,
     whole: bool,
     total: u64,
+    /// How many were shown before the first one that was not.
+    leading: Option<usize>,
     starts: Vec<u32>,
     large: Vec<(u32, Node)>,
 }
@@ -161,10 +176,12 @@ impl Sketcher {
         // Offsets have 32 bits, and several sketches are there at once.
         let limit = limit.min(64 << 20);
         let soft = limit + (3 * limit).min(SOFT_EXTRA);
-        let hard = soft + limit + NAME_BYTES;
+        let name = (limit / 4).clamp(SHORT_NAME_BYTES, NAME_BYTES);
+        let hard = soft + limit + name;
         Self {
             text: vec![],
             limit,
+            name,
             soft,
             hard,
             open: vec![],
@@ -223,6 +240,7 @@ impl Sketcher {
                     let comma = usize::from(!parent.starts.is_empty());
                     self.text.truncate(start - comma);
                     parent.whole = false;
+                    parent.leading.get_or_insert(parent.starts.len());
                 }
                 self.leaf = Leaf::Muted;
                 self.skip = true;
@@ -249,16 +267,25 @@ impl Sketcher {
             }
         }
         let text = text..self.text.len();
-        let (starts, large) = (vec![], vec![]);
-        self.ended(Node { kind, text, source: source..end, whole, total: 0, starts, large });
+        self.ended(Node {
+            kind,
+            text,
+            source: source..end,
+            whole,
+            total: 0,
+            leading: 0,
+            starts: vec![],
+            large: vec![],
+        });
     }
 
     fn end_container(&mut self, kind: Token, end: u64) {
         let Some(open) = self.open.pop() else { return };
         self.text.push(if kind == Token::Object { b'}' } else { b']' });
-        let Open { text, source, whole, total, starts, large, .. } = open;
+        let Open { text, source, whole, total, leading, starts, large, .. } = open;
         let text = text..self.text.len();
-        self.ended(Node { kind, text, source: source..end, whole, total, starts, large });
+        let leading = leading.unwrap_or(starts.len());
+        self.ended(Node { kind, text, source: source..end, whole, total, leading, starts, large });
     }
 
     fn ended(&mut self, node: Node) {
@@ -289,7 +316,7 @@ impl Sink for Sketcher {
             return;
         }
         match token {
-            Token::Name => self.begin_leaf(NAME_BYTES, at),
+            Token::Name => self.begin_leaf(self.name, at),
             Token::Text => self.begin_leaf(self.room().max(2), at),
             Token::Number | Token::Word => self.begin_leaf(NUMBER_BYTES, at),
             Token::Object | Token::Array => {
@@ -302,6 +329,7 @@ impl Sink for Sketcher {
                     room,
                     whole: true,
                     total: 0,
+                    leading: None,
                     starts: vec![],
                     large: vec![],
                 });

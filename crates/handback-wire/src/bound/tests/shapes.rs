@@ -335,6 +335,62 @@ fn a_document_without_a_list_is_outlined() {
 }
 
 #[test]
+fn members_that_are_shown_count_without_a_list() {
+    let long = |letter: &str| letter.repeat(20_000);
+    let document = json!({"a": 1, "b": "x".repeat(500), "c": long("c"), "d": 2, "e": long("e")});
+    let outcome = cut(&json!({"structuredContent": document}), BUDGET);
+    assert_eq!((outcome.part().shown, outcome.part().total), (2, 5));
+    let shown = &outcome.shown["structuredContent"];
+    assert_eq!((&shown["b"], &shown["d"]), (&document["b"], &document["d"]));
+}
+
+#[test]
+fn a_document_that_is_shown_whole_is_told_so() {
+    let space = " ".repeat(20_000);
+    for (document, shown) in [("[ \"a\" ]", 1), ("[]", 0), ("{\"a\": {\"b\": 1}}", 1), ("{}", 0)] {
+        let (first, rest) = document.split_at(1);
+        let result = format!(r#"{{"structuredContent":{first}{space}{rest}}}"#);
+        let outcome = cut_text(&result, BUDGET, None, 100);
+        let value: Value = serde_json::from_str(document).unwrap();
+        assert_eq!(outcome.shown["structuredContent"], value);
+        assert_eq!((outcome.part().shown, outcome.part().total), (shown, shown));
+        let said = format!("structuredContent, {shown} of {shown} items shown, ");
+        assert!(outcome.notice().contains(&said), "{}", outcome.notice());
+    }
+}
+
+#[test]
+fn members_with_long_names_are_shown() {
+    let name = "n".repeat(1000);
+    let item = |id: usize| json!({name.as_str(): id, "id": id});
+    let items: Value = (0..1000).map(item).collect();
+    let outcome = cut(&json!({"structuredContent": {"items": items}}), BUDGET);
+    assert!(outcome.part().shown > 5, "{}", outcome.part().shown);
+    let document = json!({name.as_str(): 1, "rows": rows(5000)});
+    let outcome = cut(&json!({"structuredContent": document}), BUDGET);
+    assert_eq!(outcome.part().items.to_string(), "/rows");
+    assert!(outcome.part().shown > 100, "{}", outcome.part().shown);
+    assert_eq!(outcome.shown["structuredContent"][&name], 1);
+    // One that takes most of the room would leave none for others.
+    let document = json!({"n".repeat(5000): 1, "rows": rows(5000)});
+    let outcome = cut(&json!({"structuredContent": document}), BUDGET);
+    assert!(outcome.shown["structuredContent"]["rows"].as_array().unwrap().len() > 100);
+    assert!(outcome.notice().contains("1 of 2 inside"), "{}", outcome.notice());
+    // Behind one that is not shown, nothing is shown from the first one on.
+    let document = json!({"a": 0, "n".repeat(5000): 1, "o": 2, "p": "p".repeat(20_000)});
+    let outcome = cut(&json!({"structuredContent": document}), BUDGET);
+    assert_eq!(outcome.shown["structuredContent"]["o"], 2);
+    assert_eq!((outcome.part().shown, outcome.part().total), (1, 4));
+    let many =
+        |name: String| (0..50).map(move |n| (format!("{name}{n:02}"), json!("x".repeat(500))));
+    let mut members: serde_json::Map<_, _> =
+        many("a".to_owned()).chain(many("z".to_owned())).collect();
+    members.insert(format!("a01{}", "n".repeat(5000)), json!(1));
+    let outcome = cut(&json!({"structuredContent": members}), BUDGET);
+    assert_eq!((outcome.part().shown, outcome.part().total), (2, 101));
+}
+
+#[test]
 fn a_nested_document_without_a_list_is_outlined_as_it_is_read() {
     let text = |letter: &str| letter.repeat(20_000);
     let inner = json!({"left": text("l"), "right": text("r"), "n": 5});
