@@ -29,6 +29,6 @@ pub(crate) use ending::Ending;
 use handback_wire::meta;
 pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
 pub use raw::Raw;
-pub(crate) use room::DEAF_AFTER;
+pub(crate) use room::{DEAF_AFTER, HEARD_MAX};
 pub(crate) use spec::OWN;
 pub use spec::{BadName, NAME_CHARS_MAX, Place, Spec, check_name, shown_url};
