@@ -14,6 +14,7 @@ mod faults;
 mod frame;
 mod headers;
 mod http;
+mod legible;
 mod line;
 mod pending;
 mod raw;
