@@ -55,6 +55,12 @@ pub(super) fn answered(line: &[u8], is_waiting: impl Fn(u64) -> bool) -> Vec<u64
     answered
 }
 
+/// Whether a broken message would answer this question.
+#[cold]
+pub(super) fn answers(message: &[u8], number: u64) -> bool {
+    !answered(message, |id| id == number).is_empty()
+}
+
 /// What is known of an outermost object.
 #[derive(Default)]
 struct Object {

@@ -150,6 +150,13 @@ impl Gather {
         }
     }
 
+    /// Looks at all that has arrived of a large message.
+    pub(super) async fn look(&mut self) {
+        if let Parts::Large(large) = &mut self.parts {
+            large.write().await;
+        }
+    }
+
     /// The JSON of the id of a large message, once it is known.
     pub(super) fn id(&self) -> Option<&[u8]> {
         match &self.parts {
@@ -250,6 +257,9 @@ impl Large {
 
     async fn write(&mut self) {
         self.flush_copied();
+        if self.waiting.is_empty() {
+            return;
+        }
         let parts = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
         let mut sink = std::mem::take(&mut self.sink);

@@ -627,6 +627,7 @@ impl Reader {
     async fn end(&self, large: &mut LargeLine) -> Result<(), Broken> {
         let why = large.why.take();
         self.draining.send_replace(false);
+        large.gather.look().await;
         let number = answers(&large.gather);
         let (envelope, why) = match large.gather.finish().await {
             Ok(Whole::Discarded(envelope)) => (envelope, why),
