@@ -10,6 +10,12 @@ use super::meta;
 /// Bytes that some programs begin their text with.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
+/// Ids of one object that are looked at: one is the rule.
+const IDS_MAX: usize = 4;
+
+/// Bytes that are looked at for the end of an id: it is a number, with white space around it.
+const ID_BYTES_MAX: usize = 64;
+
 /// A line without the mark that some programs begin their text with.
 pub(super) fn without_bom(line: &[u8]) -> &[u8] {
     line.strip_prefix(BOM).unwrap_or(line)
@@ -67,8 +73,8 @@ struct Object {
     has_version: bool,
     has_outcome: bool,
     asks: bool,
-    /// Members that no answer has.
-    has_others: bool,
+    /// How many members it has that no answer has.
+    others: usize,
     ids: Vec<u64>,
 }
 
@@ -78,14 +84,14 @@ impl Object {
             b"jsonrpc" => self.has_version = true,
             b"result" | b"error" => self.has_outcome = true,
             b"method" => self.asks = true,
-            b"id" => self.ids.extend(number(value)),
-            _ => self.has_others = true,
+            b"id" if self.ids.len() < IDS_MAX => self.ids.extend(number(value)),
+            _ => self.others += 1,
         }
     }
 
     /// The question that it would answer, if there is one, and one only.
     fn answered(self, is_waiting: impl Fn(u64) -> bool) -> Option<u64> {
-        let is_answer = !self.asks && (self.has_version || (self.has_outcome && !self.has_others));
+        let is_answer = !self.asks && (self.has_version || (self.has_outcome && self.others == 0));
         let mut waiting = self.ids.into_iter().filter(|id| is_answer && is_waiting(*id));
         let first = waiting.next()?;
         waiting.all(|other| other == first).then_some(first)
@@ -94,6 +100,7 @@ impl Object {
 
 /// The number at the start of a value, if all of it is there.
 fn number(value: &[u8]) -> Option<u64> {
+    let value = value.get(..ID_BYTES_MAX).unwrap_or(value);
     let end = value.iter().position(|byte| matches!(byte, b',' | b'}'))?;
     meta::number(str::from_utf8(value.get(..end)?.trim_ascii_end()).ok()?)
 }
