@@ -30,8 +30,8 @@ use crate::gateway::REVISION;
 use crate::listening::{LISTS, UPDATED};
 use crate::relay::{Ear, relayed};
 use crate::session::{CANCELLED, Session};
-use crate::talk::{Talk, ToClient, WAITING_MAX};
-use crate::upstream::{Answer, Ask, Heard, Line, LineError, Raw};
+use crate::talk::{Talk, ToClient};
+use crate::upstream::{Answer, Ask, HEARD_MAX, Heard, Line, LineError, Raw};
 use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// How a server tells what it logs.
@@ -328,7 +328,7 @@ async fn for_newer(
         return Err(LineError::GivenUp);
     }
     let client = SaidOfClient::in_question(&ask);
-    let (sender, heard) = mpsc::channel(WAITING_MAX);
+    let (sender, heard) = mpsc::channel(HEARD_MAX);
     ask.heard = Some(sender);
     let own = line.clone();
     let call = UnderWay { heard, answer: tokio::spawn(async move { own.ask(ask).await }) };

@@ -3,8 +3,8 @@
 use tokio::sync::mpsc;
 
 use crate::session::{Beside, Session};
-use crate::talk::{Talk, ToClient, WAITING_MAX};
-use crate::upstream::{Answer, Ask, DEAF_AFTER, Heard, Line, LineError};
+use crate::talk::{Talk, ToClient};
+use crate::upstream::{Answer, Ask, DEAF_AFTER, HEARD_MAX, Heard, Line, LineError};
 use crate::wishes::is_of_task;
 use crate::words::{self, METHOD_NOT_FOUND};
 
@@ -13,7 +13,7 @@ const NOT_ASKED: &str = "the client cannot be asked";
 
 /// Asks, and passes on what comes before the answer.
 pub(crate) async fn relayed(talk: Talk, line: Line, mut ask: Ask) -> Result<Answer, LineError> {
-    let (sender, mut heard) = mpsc::channel(WAITING_MAX);
+    let (sender, mut heard) = mpsc::channel(HEARD_MAX);
     ask.heard = Some(sender);
     let listens = ask.subscription.is_some();
     let mut asked = std::pin::pin!(line.ask(ask));

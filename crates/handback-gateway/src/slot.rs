@@ -11,7 +11,7 @@ use handback_tool::metrics::UpstreamMetrics;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep};
 
-use crate::upstream::{Ending, Line, LineError, Opening, Spec, Spontaneous};
+use crate::upstream::{Ending, HEARD_MAX, Line, LineError, Opening, Spec, Spontaneous};
 
 /// How long a new try waits after the first one that failed; each one after that twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -31,9 +31,6 @@ const OPENING_TIME: Duration = Duration::from_secs(60);
 
 /// Those who wait for one line at most: who asks may leave, and is still one of them.
 const PLACES: usize = 256;
-
-/// Messages of a line that wait to be numbered.
-const WAITING_MAX: usize = 16;
 
 /// What a line leads to.
 #[derive(Clone)]
@@ -221,7 +218,7 @@ impl Slot {
 
     /// Where what belongs to no question goes on the line of this number.
     fn heard_on(&self, number: u64) -> mpsc::Sender<Spontaneous> {
-        let (sender, mut heard) = mpsc::channel(WAITING_MAX);
+        let (sender, mut heard) = mpsc::channel(HEARD_MAX);
         let out = self.spontaneous.clone();
         // Where nobody hears it, the upstream is told so.
         if !out.is_closed() {

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 use crate::retry::Delivery;
 use crate::session::Session;
 
-/// Messages that wait for a slow client at most; those after it wait with their upstream.
+/// Messages that are on their way to a client at most. Those after it wait in the room of their question,
+/// or with their upstream.
 pub const WAITING_MAX: usize = 64;
 
 /// What a client is told besides answers.

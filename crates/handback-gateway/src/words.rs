@@ -5,6 +5,7 @@ use handback_mcp::Era;
 use handback_mcp::server::REASON_META;
 use handback_token::Outside;
 use handback_tool::Refusal;
+use handback_wire::depth::depth;
 use serde_json::{Value, json};
 
 use crate::reference::{Fault, ReferenceError};
@@ -19,6 +20,17 @@ pub(crate) const INTERNAL_ERROR: i32 = -32603;
 
 /// What is said of a message that readers differ about.
 pub(crate) const TWICE: &str = "a member of the message is there twice";
+
+/// How deep a message may be nested that is looked at for such members.
+const DEPTH_MAX: usize = 1_024;
+
+/// What is said of a message that may be read in several ways.
+pub(crate) fn ambiguous(message: &[u8]) -> &'static str {
+    match depth(message) > DEPTH_MAX {
+        true => "the message is nested too deeply",
+        false => TWICE,
+    }
+}
 
 /// What is told of a result that is over the limit of results. It was stopped while it arrived.
 const TOO_LARGE: &str = "the call was made, but its result is larger than this server takes, and \

@@ -323,6 +323,7 @@ pub async fn serve_stdio(
 ) -> Result<(), StartError> {
     let server_id = config.server_id.clone().unwrap_or_else(|| config.ring.id().to_string());
     let peers = UnixPeers::new(&server_id)?;
+    let bytes_max = config.limits.body_bytes;
     let (log, kv, keys) = open(&config)?;
     #[cfg(debug_assertions)]
     let (log, kv) = crate::faults::under(log, kv, config.kill_at);
@@ -342,7 +343,8 @@ pub async fn serve_stdio(
         },
         Some(gateway) => {
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-            let served = front::stdio::serve(gateway.clone(), caller, input, output, stop).await;
+            let served =
+                front::stdio::serve(gateway.clone(), caller, input, output, bytes_max, stop).await;
             if !gateway.is_direct() {
                 tell_sums(tools.pipeline.metrics());
             }

@@ -1,27 +1,29 @@
 //! A client at the other end of two pipes: one JSON text on each line.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use handback_identity::Caller;
 use handback_mcp::Era;
-use handback_mcp::bounds::MAX_BODY_BYTES;
 use handback_mcp::era::Envelope;
 use handback_mcp::wire::{Id, Message};
 use handback_token::is_unambiguous;
+use handback_wire::scan::Envelope as Scanned;
 use hyper::HeaderMap;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::lines::{Input, Sent};
 use crate::gateway::Gateway;
 use crate::retry::{Delivery, Leaving};
 use crate::session::{CANCELLED, Session, request_id};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Raw};
-use crate::words::{self, INVALID_REQUEST, TWICE};
+use crate::words::{self, INVALID_REQUEST};
 
 /// Questions of the client that are under way at a time; it is not read any further meanwhile.
 const UNDER_WAY_MAX: usize = 256;
@@ -29,6 +31,14 @@ const UNDER_WAY_MAX: usize = 256;
 /// Bytes of lines that wait to be written at most, unless one alone has more: as many as one answer may
 /// have. There are places for far more lines.
 const LINES_BYTES_MAX: u32 = 64 << 20;
+
+/// Lines that are read while one before them is being taken, at most. All of them have as many bytes as one
+/// may have, but for the last.
+const AHEAD_MAX: usize = 64;
+
+/// How long a line may take to be taken, once the client has closed its end: a server that was greeted may
+/// still be starting.
+const TAKING_TIME: Duration = Duration::from_secs(5);
 
 /// How long what is under way may take to be answered, once the client has closed its end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -47,9 +57,6 @@ pub enum StdioError {
     /// A pipe broke.
     #[error("the client cannot be reached: {0}")]
     Pipe(#[from] std::io::Error),
-    /// It sent a line that is longer than any message may be.
-    #[error("the client sent a line of more than {MAX_BODY_BYTES} bytes")]
-    TooLong,
 }
 
 /// One client.
@@ -64,6 +71,8 @@ struct Client {
     places: Arc<Semaphore>,
     /// What is under way of the newer era, by the JSON of its id.
     under_way: Arc<std::sync::Mutex<std::collections::HashMap<String, CancellationToken>>>,
+    /// Bytes of a message of the client at most.
+    bytes_max: usize,
 }
 
 /// A line for the client, and who hears that it was taken.
@@ -79,7 +88,7 @@ impl From<Bytes> for Outgoing {
 }
 
 /// Serves the client at the other end until it closes its end, or until `stop` says so. With its only
-/// client, the gateway is closed.
+/// client, the gateway is closed. A message of more than `bytes_max` bytes is refused, and passed over.
 ///
 /// # Errors
 ///
@@ -89,6 +98,7 @@ pub async fn serve(
     caller: Caller,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
+    bytes_max: usize,
     stop: watch::Receiver<bool>,
 ) -> Result<(), StdioError> {
     let (lines, waiting) = Lines::new();
@@ -112,16 +122,11 @@ pub async fn serve(
         told,
         places: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
         under_way: Arc::default(),
+        bytes_max,
     };
-    let mut input = BufReader::new(input);
-    let read = async {
-        while let Some(line) = next_line(&mut input).await? {
-            client.take(line).await;
-        }
-        Ok(())
-    };
+    let mut input = Input::new(input, bytes_max);
     let ended = tokio::select! {
-        ended = read => ended,
+        ended = take_all(&client, &mut input) => ended,
         () = stopped(stop.clone()) => Ok(()),
     };
     let gateway = client.gateway.clone();
@@ -174,36 +179,68 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// The next line that is not empty; nothing at the end.
-async fn next_line(
-    input: &mut (impl tokio::io::AsyncBufRead + Unpin),
-) -> Result<Option<Bytes>, StdioError> {
-    let mut line = BytesMut::new();
+/// Takes lines until there are no more. Where taking one takes its time, as greeting a server does that
+/// does not answer, those behind it are read on, so that the end of the input is known.
+async fn take_all(
+    client: &Client,
+    input: &mut Input<impl AsyncRead + Unpin>,
+) -> Result<(), StdioError> {
+    let mut ahead = VecDeque::new();
     loop {
-        let piece = input.fill_buf().await?;
-        if piece.is_empty() {
-            return Ok((!line.is_empty()).then(|| line.freeze()));
-        }
-        let end = memchr::memchr(b'\n', piece);
-        let taken = end.map_or(piece.len(), |end| end + 1);
-        let text = piece.get(..end.unwrap_or(piece.len())).unwrap_or_default();
-        if line.len() + text.len() > MAX_BODY_BYTES {
-            return Err(StdioError::TooLong);
-        }
-        line.extend_from_slice(text);
-        input.consume(taken);
-        if end.is_some() {
-            if line.iter().all(u8::is_ascii_whitespace) {
-                line.clear();
-                continue;
+        let sent = match ahead.pop_front() {
+            Some(sent) => sent,
+            None => match input.next().await? {
+                Some(sent) => sent,
+                None => return Ok(()),
+            },
+        };
+        let mut taken = std::pin::pin!(client.take(sent));
+        loop {
+            let bytes: usize = ahead.iter().map(Sent::bytes).sum();
+            let has_room = ahead.len() < AHEAD_MAX && bytes < input.bytes_max();
+            tokio::select! {
+                biased;
+                () = &mut taken => break,
+                sent = input.next(), if has_room => match sent? {
+                    Some(sent) => ahead.push_back(sent),
+                    None => match tokio::time::timeout(TAKING_TIME, &mut taken).await {
+                        Ok(()) => break,
+                        Err(_) => return Ok(()),
+                    },
+                },
             }
-            return Ok(Some(line.freeze()));
         }
     }
 }
 
 impl Client {
-    async fn take(&self, line: Bytes) {
+    async fn take(&self, sent: Sent) {
+        match sent {
+            Sent::Whole(line) => self.take_line(line).await,
+            Sent::TooLong(scanned) => self.refuse(scanned.as_ref()).await,
+        }
+    }
+
+    /// Refuses a message that is too long, of which this is known.
+    async fn refuse(&self, scanned: Option<&Scanned>) {
+        let most = self.bytes_max;
+        tracing::warn!(most, "the client sent a message that is too long");
+        let message = format!("the message has more than {most} bytes");
+        let error = words::error(INVALID_REQUEST, &message, None);
+        let id = match scanned.and_then(|scanned| scanned.message().ok()) {
+            Some(Message::Request { id, .. }) => Some(id),
+            // What is no request is not answered.
+            Some(Message::Notification { .. }) => return,
+            // Whoever asked waits for it.
+            Some(Message::Result { id, .. } | Message::Error { id: Some(id), .. }) => {
+                return self.answered(&id, Err(error));
+            }
+            _ => None,
+        };
+        self.say(answer_line(id, &Answer::Error(error))).await;
+    }
+
+    async fn take_line(&self, line: Bytes) {
         let message = match Message::read(&line) {
             Ok(message) => message,
             Err(error) => {
@@ -214,7 +251,7 @@ impl Client {
             }
         };
         if !is_unambiguous(&line) {
-            let error = words::error(INVALID_REQUEST, TWICE, None);
+            let error = words::error(INVALID_REQUEST, words::ambiguous(&line), None);
             // What is no request is not answered.
             if let Message::Request { id, .. } = message {
                 self.say(answer_line(Some(id), &Answer::Error(error))).await;

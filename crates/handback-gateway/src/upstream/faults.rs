@@ -5,11 +5,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// So many things in a row that are no messages, and the upstream speaks another language.
 const MALFORMED_IN_A_ROW_MAX: u32 = 100;
 
+/// So many lines in a row that do not even look like messages. Many programs print something to their
+/// standard output by the way; one that prints nothing else is no server.
+const CHATTER_IN_A_ROW_MAX: u32 = 10_000;
+
 /// The faults of one upstream on one line.
 #[derive(Debug)]
 pub(super) struct Faults {
     upstream: String,
     in_a_row: AtomicU32,
+    chatter_in_a_row: AtomicU32,
     counts: [AtomicU64; Fault::COUNT],
 }
 
@@ -41,8 +46,9 @@ impl Fault {
 
 impl Faults {
     pub(super) fn new(upstream: &str) -> Self {
-        let (in_a_row, counts) = (AtomicU32::new(0), Default::default());
-        Self { upstream: upstream.to_owned(), in_a_row, counts }
+        let (in_a_row, chatter_in_a_row) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (upstream, counts) = (upstream.to_owned(), Default::default());
+        Self { upstream, in_a_row, chatter_in_a_row, counts }
     }
 
     /// The name of the upstream.
@@ -52,9 +58,11 @@ impl Faults {
 
     /// A message was one.
     pub(super) fn good(&self) {
-        // Most of the time it is zero, and is only read.
-        if self.in_a_row.load(Ordering::Relaxed) != 0 {
-            self.in_a_row.store(0, Ordering::Relaxed);
+        for in_a_row in [&self.in_a_row, &self.chatter_in_a_row] {
+            // Most of the time it is zero, and is only read.
+            if in_a_row.load(Ordering::Relaxed) != 0 {
+                in_a_row.store(0, Ordering::Relaxed);
+            }
         }
     }
 
@@ -62,6 +70,12 @@ impl Faults {
     pub(super) fn malformed(&self) -> bool {
         self.note(Fault::Malformed);
         self.in_a_row.fetch_add(1, Ordering::Relaxed) + 1 >= MALFORMED_IN_A_ROW_MAX
+    }
+
+    /// A line was something that a program prints by the way. Says whether that was one too many.
+    pub(super) fn chatter(&self) -> bool {
+        self.note(Fault::Malformed);
+        self.chatter_in_a_row.fetch_add(1, Ordering::Relaxed) + 1 >= CHATTER_IN_A_ROW_MAX
     }
 
     /// Counts a fault, and tells of the first, the second, the fourth, the eighth one.
@@ -98,5 +112,20 @@ mod tests {
         }
         assert!(faults.malformed());
         assert_eq!(faults.count(Fault::Malformed), u64::from(4 * MALFORMED_IN_A_ROW_MAX) - 3);
+    }
+
+    #[test]
+    fn what_is_printed_by_the_way_is_not_what_is_malformed() {
+        let faults = Faults::new("x");
+        for _ in 1..CHATTER_IN_A_ROW_MAX {
+            assert!(!faults.chatter());
+        }
+        assert!(!faults.malformed());
+        faults.good();
+        assert!(!faults.chatter());
+        for _ in 2..CHATTER_IN_A_ROW_MAX {
+            assert!(!faults.chatter());
+        }
+        assert!(faults.chatter());
     }
 }

@@ -23,10 +23,11 @@ use super::ears::{Ears, is_call, take_token};
 use super::events::{self, Events};
 use super::faults::Fault;
 use super::headers::{self, Kind};
+use super::legible;
 use super::pending::Route;
 use super::room::Room;
 use super::said::{Said, To, Unsaid};
-use super::spool::Limits;
+use super::spool::{Limits, Whole};
 use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, frame, shown_url, standing};
 
 /// Questions under way on one line at most: each may have a connection.
@@ -445,7 +446,17 @@ impl Shared {
                 }
                 Err(why) => return Err(why),
             };
-            match Said::of(whole) {
+            let said = match whole {
+                Whole::Memory(bytes) => match Said::read(&bytes) {
+                    Err(Unsaid::Malformed) if legible::answers(&bytes, asked.number) => {
+                        self.ears.faults.note(Fault::Malformed);
+                        return Err(LineError::Protocol("its answer is no message"));
+                    }
+                    said => said,
+                },
+                whole => Said::of(whole),
+            };
+            match said {
                 Ok(Said::Answer { to, answer }) if is_to(to, &answer, asked.number) => {
                     self.ears.faults.good();
                     self.ears.remember_task(asked.number, &asked.route, &answer);

@@ -14,6 +14,13 @@ use super::Heard;
 /// is twice what a message may have in memory by default: a queue has places for far more messages.
 const ROOM_BYTES: u32 = 16 << 20;
 
+/// What the smallest message takes: it has an id, a method and a place in a queue beside its parameters.
+const LEAST_BYTES: u32 = 1 << 10;
+
+/// Places of a queue of what waits to be heard: the room is full before it is, so that bytes are the bound.
+/// What has no parameters takes a place, and nothing else.
+pub(crate) const HEARD_MAX: usize = (ROOM_BYTES / LEAST_BYTES) as usize;
+
 /// How long a client may take nothing of what comes before its answer. After that, the rest of it is not
 /// for it: the answer is.
 pub(crate) const DEAF_AFTER: Duration = Duration::from_secs(5);
@@ -65,7 +72,8 @@ impl Room {
 /// What something takes: one that is larger than all there is takes all of it.
 fn taken_by(heard: &Heard) -> Option<u32> {
     let (Heard::Notification { params, .. } | Heard::Request { params, .. }) = heard;
-    params.as_ref().map(|params| u32::try_from(params.len()).unwrap_or(ROOM_BYTES).min(ROOM_BYTES))
+    let bytes = u32::try_from(params.as_ref()?.len()).unwrap_or(ROOM_BYTES);
+    Some(bytes.clamp(LEAST_BYTES, ROOM_BYTES))
 }
 
 fn placed(heard: Heard, place: OwnedSemaphorePermit) -> Heard {
@@ -115,18 +123,28 @@ mod tests {
     #[tokio::test]
     async fn what_nobody_took_takes_room() {
         let room = Room::default();
-        let first = room.put(heard(ROOM_BYTES - 10)).unwrap();
+        let first = room.put(heard(ROOM_BYTES - 2 * LEAST_BYTES)).unwrap();
         // However it goes on, and however many have it.
         let taken = params(&first).clone().slice(5..6);
         drop(first);
-        let second = room.clone().put(heard(10)).unwrap();
+        let second = room.clone().put(heard(2 * LEAST_BYTES)).unwrap();
         assert_eq!(params(&room.put(heard(1)).unwrap_err()).len(), 1);
         let nothing = Heard::Notification { method: "m".to_owned(), params: None };
         room.put(nothing).unwrap();
         drop(second);
-        room.put(heard(11)).unwrap_err();
+        room.put(heard(2 * LEAST_BYTES + 1)).unwrap_err();
         drop(taken);
-        room.put(heard(11)).unwrap();
+        room.put(heard(2 * LEAST_BYTES + 1)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn bytes_are_the_bound_and_not_places() {
+        let room = Room::default();
+        let (sender, _waiting) = tokio::sync::mpsc::channel(HEARD_MAX);
+        for _ in 0..HEARD_MAX {
+            sender.try_send(room.put(heard(1)).unwrap()).unwrap();
+        }
+        room.put(heard(1)).unwrap_err();
     }
 
     #[tokio::test]
@@ -142,10 +160,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_takes_nothing_is_waited_for_once() {
         let room = Room::default();
-        let first = room.wait(heard(ROOM_BYTES - 10)).await.unwrap();
+        let first = room.wait(heard(ROOM_BYTES - LEAST_BYTES)).await.unwrap();
         let began = Instant::now();
-        assert_eq!(params(&room.wait(heard(11)).await.unwrap_err()).len(), 11);
-        for bytes in [11, 1] {
+        let more = LEAST_BYTES + 1;
+        assert_eq!(params(&room.wait(heard(more)).await.unwrap_err()).len(), more as usize);
+        for bytes in [more, 1] {
             room.clone().wait(heard(bytes)).await.unwrap_err();
         }
         assert_eq!(began.elapsed().as_secs(), DEAF_AFTER.as_secs());

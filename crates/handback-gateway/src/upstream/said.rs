@@ -8,6 +8,7 @@ use handback_mcp::wire::{Id, Message};
 use handback_wire::scan::Envelope;
 use serde_json::value::RawValue;
 
+use super::legible::without_bom;
 use super::spool::Whole;
 use super::{Answer, Raw, Spooled, meta};
 
@@ -89,6 +90,46 @@ impl Said {
 
     /// Reads a message that is in memory.
     pub(super) fn read(bytes: &Bytes) -> Result<Self, Unsaid> {
+        Self::read_strictly(bytes).or_else(|why| Self::read_kindly(bytes).ok_or(why))
+    }
+
+    /// Reads a message that is meant well: it begins with a byte order mark, or has the one of `result` and
+    /// `error` that it does not have as `null`.
+    #[cold]
+    fn read_kindly(bytes: &Bytes) -> Option<Self> {
+        #[derive(serde::Deserialize)]
+        struct Both<'a> {
+            jsonrpc: String,
+            #[serde(borrow)]
+            id: &'a RawValue,
+            #[serde(borrow)]
+            result: &'a RawValue,
+            #[serde(borrow)]
+            error: &'a RawValue,
+            method: Option<serde::de::IgnoredAny>,
+        }
+
+        let plain = bytes.slice_ref(without_bom(bytes));
+        if plain.len() < bytes.len()
+            && let Ok(said) = Self::read_strictly(&plain)
+        {
+            return Some(said);
+        }
+        let both: Both<'_> = serde_json::from_slice(&plain).ok()?;
+        if both.jsonrpc != "2.0" || both.method.is_some() {
+            return None;
+        }
+        let slice = |raw: &RawValue| plain.slice_ref(raw.get().as_bytes());
+        let answer = match (both.result.get(), both.error.get()) {
+            (_, "null") => Answer::Result(Raw::Memory(slice(both.result))),
+            ("null", _) => Answer::Error(slice(both.error)),
+            _ => return None,
+        };
+        let to = To::id(&Id::of_json(both.id.get())?);
+        Some(Self::Answer { to, answer })
+    }
+
+    fn read_strictly(bytes: &Bytes) -> Result<Self, Unsaid> {
         let slice = |raw: &RawValue| bytes.slice_ref(raw.get().as_bytes());
         Ok(match Message::read(bytes).map_err(|_| Unsaid::Malformed)? {
             Message::Result { id, result } => {
@@ -148,6 +189,48 @@ impl To {
             Ok(Message::Result { id, .. }) => Self::id(&id),
             Ok(Message::Error { id, .. }) => Self::maybe(id.as_ref()),
             _ => Self::Nobody,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &'static [u8]) -> Option<(To, Result<String, String>)> {
+        let text = |json: &Bytes| String::from_utf8(json.to_vec()).unwrap();
+        match Said::read(&Bytes::from_static(line)) {
+            Ok(Said::Answer { to, answer: Answer::Result(Raw::Memory(json)) }) => {
+                Some((to, Ok(text(&json))))
+            }
+            Ok(Said::Answer { to, answer: Answer::Error(json) }) => Some((to, Err(text(&json)))),
+            Err(Unsaid::Malformed) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_meant_well_is_read() {
+        let result = Some((To::Number(5), Ok("{\"a\":1}".to_owned())));
+        assert_eq!(read(br#"{"jsonrpc":"2.0","id":5,"error":null,"result":{"a":1}}"#), result);
+        assert_eq!(read(br#"{"jsonrpc":"2.0","id":"5","result":{"a":1},"error":null}"#), result);
+        let with_mark = b"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{\"a\":1}}";
+        assert_eq!(read(with_mark), result);
+        let error = Some((To::Number(5), Err("{\"code\":1}".to_owned())));
+        assert_eq!(read(br#"{"jsonrpc":"2.0","id":5,"result":null,"error":{"code":1}}"#), error);
+    }
+
+    #[test]
+    fn what_has_two_meanings_is_not_read() {
+        let lines: [&[u8]; 5] = [
+            br#"{"jsonrpc":"2.0","id":5,"result":{},"error":{}}"#,
+            br#"{"jsonrpc":"2.0","id":5,"id":6,"result":{},"error":null}"#,
+            br#"{"jsonrpc":"2.0","id":5,"method":"m","result":{},"error":null}"#,
+            br#"{"jsonrpc":"1.0","id":5,"result":{},"error":null}"#,
+            br#"{"id":5,"result":{},"error":null}"#,
+        ];
+        for line in lines {
+            assert_eq!(read(line), None, "{}", String::from_utf8_lossy(line));
         }
     }
 }

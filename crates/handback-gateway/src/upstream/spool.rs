@@ -150,6 +150,13 @@ impl Gather {
         }
     }
 
+    /// Looks at all that has arrived of a large message.
+    pub(super) async fn look(&mut self) {
+        if let Parts::Large(large) = &mut self.parts {
+            large.write().await;
+        }
+    }
+
     /// The JSON of the id of a large message, once it is known.
     pub(super) fn id(&self) -> Option<&[u8]> {
         match &self.parts {
@@ -215,11 +222,13 @@ impl Large {
         let sink = blocking(move || match file_in(&limits.folder) {
             Ok(file) => {
                 let file = Spooled::new(file, &limits.aside, limits.answer_bytes_max);
-                Sink { file: Some(file), scan: Some(Scan::new()), has_failed: false }
+                let scan = Some(Scan::new());
+                Sink { file: Some(file), scan, is_malformed: false, has_failed: false }
             }
             Err(why) => {
                 failed(&why);
-                Sink { file: None, scan: Some(Scan::new()), has_failed: true }
+                let scan = Some(Scan::new());
+                Sink { file: None, scan, is_malformed: false, has_failed: true }
             }
         });
         let (waiting_bytes, copied) = (first.len(), BytesMut::new());
@@ -248,6 +257,9 @@ impl Large {
 
     async fn write(&mut self) {
         self.flush_copied();
+        if self.waiting.is_empty() {
+            return;
+        }
         let parts = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
         let mut sink = std::mem::take(&mut self.sink);
@@ -261,8 +273,8 @@ impl Large {
     }
 
     fn finish(self, discards: bool) -> Result<Whole, LineError> {
-        let Sink { file, scan, has_failed } = self.sink;
-        match (file, scan.map(Scan::finish)) {
+        let Sink { file, scan, is_malformed, has_failed } = self.sink;
+        match (file, scan.filter(|_| !is_malformed).map(Scan::finish)) {
             (Some(file), Some(Ok(envelope))) => Ok(Whole::File(Arc::new(file), envelope)),
             (None, Some(Ok(envelope))) if discards => Ok(Whole::Discarded(envelope)),
             // Whose it is says who is to know.
@@ -289,8 +301,10 @@ fn file_in(folder: &Path) -> io::Result<File> {
 struct Sink {
     /// Without it, the bytes are only looked at.
     file: Option<Spooled>,
-    /// Without it, they are no message.
+    /// Without it, nothing is known of them.
     scan: Option<Scan>,
+    /// They are no message, but what is known of them is known.
+    is_malformed: bool,
     /// They could not be written.
     has_failed: bool,
 }
@@ -298,15 +312,19 @@ struct Sink {
 /// One that nothing goes to.
 impl Default for Sink {
     fn default() -> Self {
-        Self { file: None, scan: None, has_failed: true }
+        Self { file: None, scan: None, is_malformed: false, has_failed: true }
     }
 }
 
 impl Sink {
     fn take(&mut self, part: &[u8]) {
+        if self.is_malformed {
+            return;
+        }
         if self.scan.as_mut().is_some_and(|scan| scan.push(part).is_err()) {
             // What is no message is not kept.
-            (self.scan, self.file) = (None, None);
+            (self.is_malformed, self.file) = (true, None);
+            return;
         }
         if let Some(Err(why)) = self.file.as_mut().map(|file| file.write(part)) {
             failed(&why);

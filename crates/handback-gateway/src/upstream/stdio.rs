@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ears::{Ears, is_call, take_token};
 use super::faults::Fault;
+use super::legible;
 use super::pending::Route;
 use super::room::Room;
 use super::said::{Said, To, Unsaid};
@@ -547,7 +548,23 @@ impl Reader {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
-        self.said(Said::read(line))
+        match Said::read(line) {
+            Err(Unsaid::Malformed) => self.no_message(line),
+            said => self.said(said),
+        }
+    }
+
+    /// Takes a line that is no message. Whoever waits for what it was meant to be waits no longer.
+    #[cold]
+    fn no_message(&self, line: &[u8]) -> Result<(), Broken> {
+        if !legible::looks_like_json(line) {
+            return if self.ears.faults.chatter() { Err(Broken) } else { Ok(()) };
+        }
+        let pending = &self.ears.pending;
+        for number in legible::answered(line, |number| pending.is_waiting(number)) {
+            pending.end(number, Err(NO_MESSAGE));
+        }
+        self.said(Err(Unsaid::Malformed))
     }
 
     fn said(&self, said: Result<Said, Unsaid>) -> Result<(), Broken> {
@@ -582,10 +599,9 @@ impl Reader {
             self.draining.send_replace(true);
             large.why = Some(why);
         }
-        let number = large.gather.id().and_then(|id| meta::number(str::from_utf8(id).ok()?));
-        // The id of something that the program asks is none of ours, whatever it looks like.
+        let number = number(&large.gather);
         let kind = large.gather.kind();
-        if let (Some(number), Some(Kind::Answers)) = (number, kind) {
+        if let Some(number) = answers(&large.gather) {
             match &large.why {
                 Some(why) if self.ears.pending.end(number, Err(why.clone())) => {
                     self.replies.put(frame::cancelled(number));
@@ -611,10 +627,18 @@ impl Reader {
     async fn end(&self, large: &mut LargeLine) -> Result<(), Broken> {
         let why = large.why.take();
         self.draining.send_replace(false);
+        large.gather.look().await;
+        let number = answers(&large.gather);
         let (envelope, why) = match large.gather.finish().await {
             Ok(Whole::Discarded(envelope)) => (envelope, why),
             Ok(Whole::Unwritten(envelope)) => (envelope, Some(LineError::Disk)),
-            Ok(whole) => return self.said(Said::of(whole)),
+            Ok(whole) => {
+                let said = Said::of(whole);
+                if let (Err(Unsaid::Malformed), Some(number)) = (&said, number) {
+                    self.ears.pending.end(number, Err(NO_MESSAGE));
+                }
+                return self.said(said);
+            }
             Err(_) => return Ok(()),
         };
         match (Unsaid::too_large(&envelope), why) {
@@ -629,6 +653,20 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+/// What whoever asked is told of an answer that is none.
+const NO_MESSAGE: LineError = LineError::Protocol("its answer is no message");
+
+/// The number that a large message has for its id, once that is known.
+fn number(gather: &Gather) -> Option<u64> {
+    gather.id().and_then(|id| meta::number(str::from_utf8(id).ok()?))
+}
+
+/// The question that a large message answers, once that is known. The id of something that the program asks
+/// is none of ours, whatever it looks like.
+fn answers(gather: &Gather) -> Option<u64> {
+    number(gather).filter(|_| gather.kind() == Some(Kind::Answers))
 }
 
 /// A line that does not fit into memory.

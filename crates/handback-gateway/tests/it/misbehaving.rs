@@ -25,6 +25,53 @@ async fn nonsense_is_passed_over_but_not_for_ever() {
 }
 
 #[tokio::test]
+async fn what_a_program_prints_by_the_way_is_passed_over_for_longer() {
+    let world = World::open(&peer(), Opening::Modern).await.unwrap();
+    let printed = |times: u32| json!({"times": times, "line": "Listening on port 8080"});
+    for _ in 0..2 {
+        world.ask("malformed", printed(9_000)).await.unwrap();
+    }
+    assert_eq!(world.ask("malformed", printed(10_000)).await.unwrap_err(), LineError::Lost);
+    closed(&world.line).await;
+}
+
+#[tokio::test]
+async fn who_waits_for_a_broken_answer_is_told_at_once() {
+    let spec = Spec { memory_bytes_max: 1 << 16, ..peer() };
+    let world = World::open(&spec, Opening::Modern).await.unwrap();
+    let large = "x".repeat(200_000);
+    let large = [
+        format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"text":"{large}"}},}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"text":"{large}{}"}}}}"#, '\u{1}'),
+        format!(r#"{{"jsonrpc":"2.0","id":ID,"result":"{large}","error":{{}}}}"#),
+    ];
+    let broken = [
+        format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"text":"a{}b"}}}}"#, '\u{ff}'),
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"x":NaN}}"#.to_owned(),
+        r#"{"result":{"x":[1,]},"jsonrpc":"2.0","id":ID}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":ID,"result":{},"error":{"code":1}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":ID}"#.to_owned(),
+        r#"{"id":ID,"result":{}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":ID,"result":{},"result":{}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":99999,"id":ID,"result":{}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":ID,"result":1}{"jsonrpc":"2.0","id":ID,"result":2}"#.to_owned(),
+    ];
+    for line in broken.iter().chain(&large) {
+        let why = world.ask("broken", json!({"line": line})).await.unwrap_err();
+        let name = line.get(..60).unwrap_or(line);
+        assert!(matches!(why, LineError::Protocol(_)), "{name}: {why:?}");
+        assert!(!why.nothing_happened());
+    }
+    // What is meant well is an answer.
+    for line in [
+        r#"{"jsonrpc":"2.0","id":ID,"error":null,"result":7}"#,
+        "\u{ef}\u{bb}\u{bf}{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":7}",
+    ] {
+        assert_eq!(world.ask("broken", json!({"line": line})).await, Ok(json!(7)), "{line}");
+    }
+}
+
+#[tokio::test]
 async fn answers_that_nobody_waits_for_are_dropped() {
     let world = World::open(&peer(), Opening::Modern).await.unwrap();
     let answer = world.line.ask(ask("twice", json!({}))).await.unwrap();

@@ -182,6 +182,23 @@ async fn what_is_no_answer_is_none() {
 }
 
 #[tokio::test]
+async fn who_waits_for_a_broken_answer_is_told_at_once() {
+    let mut web = Web::start().await;
+    let world = open(&web).await;
+    for broken in [r#"{"jsonrpc":"2.0","id":ID,"result":{"x":NaN}}"#, r#"{"id":ID,"result":{}}"#] {
+        let answer = asking(&world, ask("x", json!({})));
+        let mut request = web.next().await;
+        request.events().await;
+        let broken = broken.replace("ID", &request.id().to_string());
+        // The stream stays open.
+        request.write(format!("data: {broken}\n\n")).await;
+        let why = answer.await.unwrap().unwrap_err();
+        assert!(matches!(why, LineError::Protocol(_)), "{broken}: {why:?}");
+        assert!(!why.nothing_happened());
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_hangs_up_may_have_been_asked() {
     let mut web = Web::start().await;
     let world = open(&web).await;

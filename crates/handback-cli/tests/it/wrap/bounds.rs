@@ -361,3 +361,132 @@ fn what_readers_differ_about_is_not_passed_on() {
         assert!(world.effects("append").is_empty());
     }
 }
+
+/// Has a client with messages of so many bytes at most.
+fn with_body_bytes(world: &World, era: Era, bytes: usize) -> Client {
+    world.sandbox.write("handback.toml", &format!("[limits]\nbody_bytes = {bytes}\n"));
+    let config = world.sandbox.path("handback.toml");
+    world.client_with(era, &["--config", config.to_str().unwrap()], json!({}))
+}
+
+#[test]
+fn a_message_that_is_too_long_is_refused_and_nothing_else() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = with_body_bytes(&world, era, 65_536);
+        let slow = json!({"name": "slow", "arguments": {"text": "a", "delay_ms": 500}});
+        let slow = client.send("tools/call", slow);
+        world.until_effect("slow");
+        let long = "x".repeat(1_000_000);
+        let asks = format!(r#""method":"tools/call","params":{{"name":"append","text":"{long}"}}"#);
+        let mut told = Vec::new();
+        for (line, id) in [
+            (format!(r#"{{"jsonrpc":"2.0","id":"first",{asks}}}"#), json!("first")),
+            (format!(r#"{{{asks},"jsonrpc":"2.0","id":"last"}}"#), json!("last")),
+            (long.clone(), Value::Null),
+        ] {
+            client.write_line(&line);
+            while !told.iter().any(|message: &Value| message["id"] == id) {
+                told.push(client.receive());
+            }
+            let refused = told.iter().find(|message| message["id"] == id).unwrap();
+            assert_eq!(refused["error"]["code"], -32600, "{refused}");
+            let message = refused["error"]["message"].as_str().unwrap();
+            assert_eq!(message, "the message has more than 65536 bytes");
+        }
+        // What was under way goes on, and so does the client.
+        while !told.iter().any(|message| message["id"] == slow) {
+            told.push(client.receive());
+        }
+        let slow = told.iter().find(|message| message["id"] == slow).unwrap();
+        assert_eq!(text(&slow["result"]), "slow a");
+        assert_eq!(text(&client.call("look", &json!({"text": "x"}))), "x");
+        assert!(world.effects("append").is_empty());
+        assert!(client.close().success());
+    }
+}
+
+#[test]
+fn messages_are_as_long_as_the_configuration_says() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = with_body_bytes(&world, era, 16 << 20);
+        let document = json!({"text": "x".repeat(6_000_000)});
+        assert_eq!(text(&client.call("write_document", &document)), "written");
+        assert!(world.effects("write")[0].starts_with("write 6000000 "));
+    }
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_said_to_be() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let deep = format!("{}{}", "[".repeat(2_000), "]".repeat(2_000));
+    client.write_line(&format!(
+        r#"{{"jsonrpc":"2.0","id":"deep","method":"tools/call","params":{{"name":"look","arguments":{{"a":{deep}}}}}}}"#
+    ));
+    let told = client.receive();
+    assert_eq!((&told["id"], &told["error"]["code"]), (&json!("deep"), &json!(-32600)), "{told}");
+    assert_eq!(told["error"]["message"], "the message is nested too deeply");
+}
+
+/// How much an older server says at once in a call.
+const TOLD: usize = 2_000;
+
+/// An older server that says much at once in a call.
+const TELLS_AT_ONCE: &str = r#"
+import json, sys
+def line(**message):
+    return json.dumps({"jsonrpc": "2.0", **message}) + "\n"
+for text in sys.stdin:
+    message = json.loads(text)
+    method, number = message.get("method"), message.get("id")
+    if method == "initialize":
+        said = line(id=number, result={"protocolVersion": "2025-11-25", "serverInfo": {"name": "tells", "version": "1"},
+            "capabilities": {"tools": {}, "resources": {"subscribe": True}, "logging": {}}})
+    elif method == "tools/call":
+        token = message["params"]["_meta"]["progressToken"]
+        told = [line(method="notifications/resources/updated", params={"uri": f"x:{n}"})
+            + line(method="notifications/progress", params={"progressToken": token, "progress": n}) for n in range(2000)]
+        said = "".join(told) + line(id=number, result={"content": [{"type": "text", "text": "told"}]})
+    elif number is not None and method:
+        said = line(id=number, error={"code": -32601, "message": "no such method"})
+    else:
+        continue
+    sys.stdout.write(said)
+    sys.stdout.flush()
+"#;
+
+#[test]
+fn a_client_that_listens_hears_all_that_is_said_at_once() {
+    let world = World::new();
+    world.sandbox.write("upstream.py", TELLS_AT_ONCE);
+    let mut client = world.client(Era::Older);
+    let call = json!({"name": "x", "arguments": {}, "_meta": {"progressToken": "t"}});
+    let id = client.send("tools/call", call);
+    let (mut updated, mut progress, mut is_answered) = (0, 0, false);
+    while updated < TOLD || progress < TOLD || !is_answered {
+        let message = client.message();
+        let params = &message["params"];
+        match message["method"].as_str() {
+            Some("notifications/resources/updated") => {
+                assert_eq!(params["uri"], format!("x:{updated}"), "in their order");
+                updated += 1;
+            }
+            Some("notifications/progress") => {
+                assert!(!is_answered, "it comes before the answer");
+                assert_eq!(
+                    (&params["progress"], &params["progressToken"]),
+                    (&json!(progress), &json!("t"))
+                );
+                progress += 1;
+            }
+            Some(_) => {}
+            None => {
+                assert_eq!(message["id"], id, "{message}");
+                assert_eq!(text(&message["result"]), "told");
+                is_answered = true;
+            }
+        }
+    }
+}

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::shared::Served;
 use super::{ERAS, World, text};
+use crate::mcp_client::{Client, Era};
 
 /// How long a program may be there that was told to go.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
@@ -53,10 +54,30 @@ fn with_the_end_of_its_input_a_wrapped_server_ends() {
 }
 
 #[test]
+fn with_the_end_of_its_input_a_server_ends_that_says_nothing() {
+    let world = World::speaking("mute");
+    let command = world.command(&[]);
+    let mut client = Client::at(&world.sandbox, command, Era::Older, json!({}));
+    client.send(
+        "initialize",
+        json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }),
+    );
+    world.until_effect("start");
+    let left = Instant::now();
+    assert!(client.close().success());
+    // Nobody waited for the server to say hello, which may take a minute.
+    assert!(left.elapsed() < RECORDED_WITHIN, "{:?}", left.elapsed());
+}
+
+#[test]
 fn with_a_signal_a_wrapped_server_ends() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let world = World::speaking("both stubborn");
-        let mut client = world.client(crate::mcp_client::Era::Older);
+        let mut client = world.client(Era::Older);
         assert_eq!(text(&client.call("look", &json!({"text": "a"}))), "a");
         let processes = stubborn(&world);
         let wrap = Pid::from_raw(i32::try_from(client.pid()).unwrap()).unwrap();
@@ -85,7 +106,7 @@ fn with_the_gateway_its_servers_end() {
 #[test]
 fn a_server_that_asks_a_client_who_has_left_is_told_so_at_once() {
     let world = World::new();
-    let mut client = world.client(crate::mcp_client::Era::Older);
+    let mut client = world.client(Era::Older);
     // With a key the call goes on; what it asks is asked when nobody is there.
     client.send(
         "tools/call",

@@ -137,6 +137,11 @@ def malformed(id, params):
     result(id, "{}")
 
 
+def broken(id, params):
+    """Answers in the way that it is told to; characters are bytes."""
+    write(params["line"].replace("ID", str(id)).encode("latin-1") + b"\n")
+
+
 def twice(id, params):
     result(id, '{"first":true}')
     result(id, '{"first":false}')
