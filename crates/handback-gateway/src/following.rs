@@ -309,7 +309,7 @@ mod tests {
         for (times, longest) in [(0, FIRST_PAUSE), (3, FIRST_PAUSE * 8), (u32::MAX, LONGEST_PAUSE)]
         {
             let pause = pause_after(times);
-            assert!(pause >= longest / 2 && pause <= longest, "{times}: {pause:?}");
+            assert!((longest / 2..=longest).contains(&pause), "{times}: {pause:?}");
         }
     }
 }
