@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use handback_wire::meta::SUBSCRIPTION;
+use rand::RngExt as _;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -37,6 +38,13 @@ const ACKNOWLEDGING_TIME: Duration = Duration::from_secs(10);
 /// How long it is not listened to a server after that ended, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How long a server is left alone that was not there so many times before. Not all who wait for it come
+/// back at once.
+pub(crate) fn pause_after(times: u32) -> Duration {
+    let longest = FIRST_PAUSE.saturating_mul(1 << times.min(10)).min(LONGEST_PAUSE);
+    longest.mul_f64(rand::rng().random_range(0.5..=1.0))
+}
 
 /// What an older client follows at one server. It ends with this.
 #[derive(Debug)]
@@ -290,4 +298,18 @@ fn without_subscription(params: &[u8]) -> Option<Bytes> {
         }
     }
     Some(Value::Object(params).to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_not_there_is_left_alone_for_longer_and_longer() {
+        for (times, longest) in [(0, FIRST_PAUSE), (3, FIRST_PAUSE * 8), (u32::MAX, LONGEST_PAUSE)]
+        {
+            let pause = pause_after(times);
+            assert!((longest / 2..=longest).contains(&pause), "{times}: {pause:?}");
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! Subscriptions of newer clients: what changes at any of the servers, as one stream.
 //!
 //! Newer servers are asked to tell, each of them. Older ones tell without being asked, on the line that
-//! is their caller's alone: of that, the client hears what it wants to.
+//! is their caller's alone: of that, the client hears what it wants to. One that is not there is tried
+//! again for as long as the client listens. Once it is, the client is told that what it follows may have
+//! changed, names of other servers' tools among it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,15 +18,16 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, broadcast, mpsc};
-use tokio::time::{Duration, Instant, sleep_until, timeout};
+use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
-use crate::catalog::OWN;
+use crate::catalog::{OWN, member};
+use crate::following::pause_after;
 use crate::gateway::Gateway;
 use crate::relay::relayed;
 use crate::slot::OnLine;
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Ask, Heard, Line, LineError};
-use crate::wishes::Wishes;
+use crate::wishes::{Wishes, is_asked_for};
 use crate::words::{self, INVALID_PARAMS};
 
 /// How long a client may listen to changes: it is for as long as it wants, and it comes back.
@@ -171,10 +174,22 @@ pub(crate) async fn pass_on(mut heard: mpsc::Receiver<OnLine>, told: Told, chang
     }
 }
 
+/// What a client asked, and what it wants to hear of.
+struct Listener<'a> {
+    question: &'a Question<'a>,
+    wishes: &'a Wishes<'a>,
+    /// Where it is told what each of the servers says.
+    all: mpsc::Sender<(usize, ToClient)>,
+}
+
 /// How listening to one server ended.
 struct Ended {
     which: usize,
+    /// How often it was not there before.
+    missed: u32,
     is_acknowledged: bool,
+    /// It is not there, and may be again.
+    is_missing: bool,
     with: Result<Answer, LineError>,
 }
 
@@ -183,21 +198,23 @@ struct Acknowledging {
     /// The JSON of the id of the subscription.
     id: Bytes,
     accepted: Map<String, Value>,
-    /// Those who may still say something.
-    open: usize,
+    /// Those who are waited for.
+    open: BTreeSet<usize>,
     waiting: Vec<ToClient>,
     until: Instant,
     is_told: bool,
 }
 
 impl Acknowledging {
-    fn accept(&mut self, params: Option<&Bytes>) {
-        self.open = self.open.saturating_sub(1);
+    /// A server accepts something. If it is one that was not waited for, gives the resources among it: it
+    /// was not there, or it is slow.
+    fn accept(&mut self, which: usize, params: Option<&Bytes>) -> Option<Vec<String>> {
+        let is_late = !self.open.remove(&which) || self.is_told;
         let said: Option<Value> = params.and_then(|params| serde_json::from_slice(params).ok());
-        let Some(Value::Object(more)) = said.and_then(|said| said.get("notifications").cloned())
-        else {
-            return;
-        };
+        let said = said.and_then(|said| said.get("notifications").cloned());
+        let Some(Value::Object(more)) = said else { return is_late.then(Vec::new) };
+        let uris = more.get(RESOURCES).and_then(Value::as_array).into_iter().flatten();
+        let uris: Vec<_> = uris.filter_map(Value::as_str).map(str::to_owned).collect();
         for (name, value) in more {
             match (self.accepted.get_mut(&name), value) {
                 (Some(Value::Array(known)), Value::Array(more)) => {
@@ -210,6 +227,19 @@ impl Acknowledging {
                 (None, value) => drop(self.accepted.insert(name, value)),
             }
         }
+        is_late.then_some(uris)
+    }
+
+    /// The client is told that these may have changed: lists by how that is told, and resources. Nobody
+    /// listened to a server of them.
+    fn tell_again(&mut self, lists: impl Iterator<Item = &'static str>, uris: &[String]) {
+        let lists = lists.map(|method| (method, None));
+        let told_of = |uri: &String| Bytes::from(json!({"uri": uri}).to_string());
+        let uris = uris.iter().map(|uri| (UPDATED, Some(told_of(uri))));
+        for (method, params) in lists.chain(uris) {
+            let params = with_subscription(params.as_ref(), &self.id);
+            self.waiting.push(ToClient::Notification { method: method.to_owned(), params });
+        }
     }
 
     /// What the client is to be told now: the acknowledgement, and what came before it.
@@ -217,8 +247,9 @@ impl Acknowledging {
         if self.is_told {
             return std::mem::take(&mut self.waiting);
         }
-        let is_time =
-            self.open == 0 || self.waiting.len() >= WAITING_MAX || Instant::now() >= self.until;
+        let is_time = self.open.is_empty()
+            || self.waiting.len() >= WAITING_MAX
+            || Instant::now() >= self.until;
         if !is_time {
             return Vec::new();
         }
@@ -234,32 +265,21 @@ impl Acknowledging {
 impl Gateway {
     /// What changes, of all upstreams, as it happens.
     pub(crate) async fn listen(&self, talk: &Talk, question: Question<'_>) -> Answer {
-        let id = Bytes::copy_from_slice(question.id.as_bytes());
-        let (all, mut told) = mpsc::channel(WAITING_MAX);
         let Some(wishes) = self.wishes(talk, &question).await else {
             return words::refused(INVALID_PARAMS, "`notifications` cannot be read", None);
         };
-        let asked = (0..=self.own()).map(|which| {
-            let ask = Ask {
-                method: question.method.to_owned(),
-                params: Some(wishes.params(self, talk, which)),
-                headers: question.headers.clone(),
-                heard: None,
-                // For as long as the client wants it.
-                time_limit: Some(LISTENING_TIME),
-                subscription: Some(id.clone()),
-            };
-            self.listen_to(talk, which, ask, &wishes, all.clone())
-        });
+        let (all, mut told) = mpsc::channel(WAITING_MAX);
+        let listener = Listener { question: &question, wishes: &wishes, all };
+        let asked = (0..=self.own()).map(|which| self.listen_to(talk, &listener, which, 0));
         let mut asked: FuturesUnordered<_> = asked.collect();
-        drop(all);
         let mut last = None;
+        let begun = Instant::now();
         let mut acknowledging = Acknowledging {
-            id,
+            id: Bytes::copy_from_slice(question.id.as_bytes()),
             accepted: Map::new(),
-            open: self.own() + 1,
+            open: (0..=self.own()).collect(),
             waiting: Vec::new(),
-            until: Instant::now() + ACKNOWLEDGING_TIME,
+            until: begun + ACKNOWLEDGING_TIME,
             is_told: false,
         };
         loop {
@@ -269,13 +289,13 @@ impl Gateway {
             tokio::select! {
                 biased;
                 Some(told) = told.recv() => {
-                    self.heard_of(talk, told, &mut acknowledging);
+                    self.heard_of(talk, &wishes, told, &mut acknowledging);
                 }
                 ended = asked.next() => match ended {
                     // Who listens believes to hear everything: it comes back.
-                    Some(Ended { which, is_acknowledged: true, with }) => {
+                    Some(Ended { which, is_acknowledged: true, with, .. }) => {
                         while let Ok(told) = told.try_recv() {
-                            self.heard_of(talk, told, &mut acknowledging);
+                            self.heard_of(talk, &wishes, told, &mut acknowledging);
                         }
                         acknowledging.until = Instant::now();
                         for told in acknowledging.ready() {
@@ -284,9 +304,22 @@ impl Gateway {
                         let lost = |error| words::unanswered(self.name_of(which), &error);
                         return with.unwrap_or_else(lost);
                     }
-                    // One that has nothing to tell, or is not there.
-                    Some(Ended { with, .. }) => {
-                        acknowledging.open = acknowledging.open.saturating_sub(1);
+                    // Nobody waits for it, and it is tried again.
+                    Some(Ended { which, missed, is_missing: true, .. })
+                        if begun.elapsed() < LISTENING_TIME =>
+                    {
+                        acknowledging.open.remove(&which);
+                        let missed = missed.saturating_add(1);
+                        asked.push(self.listen_to(talk, &listener, which, missed));
+                    }
+                    // One that has nothing to tell.
+                    Some(Ended { which, missed, is_missing, with, .. }) => {
+                        acknowledging.open.remove(&which);
+                        // What it has is there now.
+                        if missed > 0 && !is_missing {
+                            self.forget(talk);
+                            acknowledging.tell_again(wishes.lists(), &[]);
+                        }
                         last = with.ok().or(last);
                     }
                     None => break,
@@ -298,58 +331,121 @@ impl Gateway {
     }
 
     /// Something was said by one of them.
-    fn heard_of(&self, talk: &Talk, told: ToClient, acknowledging: &mut Acknowledging) {
+    fn heard_of(
+        &self,
+        talk: &Talk,
+        wishes: &Wishes<'_>,
+        (which, told): (usize, ToClient),
+        acknowledging: &mut Acknowledging,
+    ) {
         let ToClient::Notification { method, params } = &told else { return };
         if method.ends_with("/list_changed") {
             self.forget(talk);
         }
-        match method == ACKNOWLEDGED {
-            true => acknowledging.accept(params.as_ref()),
-            false => acknowledging.waiting.push(told),
+        if method != ACKNOWLEDGED {
+            acknowledging.waiting.push(told);
+        } else if let Some(uris) = acknowledging.accept(which, params.as_ref()) {
+            self.forget(talk);
+            acknowledging.tell_again(wishes.lists(), &uris);
         }
     }
 
-    /// Listens to one server.
+    /// Listens to one server, which was not there so often before.
     async fn listen_to(
         &self,
         talk: &Talk,
+        listener: &Listener<'_>,
         which: usize,
-        ask: Ask,
-        wishes: &Wishes<'_>,
-        all: mpsc::Sender<ToClient>,
+        missed: u32,
     ) -> Ended {
-        let (out, mut told) = mpsc::channel(WAITING_MAX);
+        let Listener { question, wishes, all } = listener;
+        if missed > 0 {
+            sleep(pause_after(missed - 1)).await;
+        }
+        let ended = |is_acknowledged, is_missing, with| Ended {
+            which,
+            missed,
+            is_acknowledged,
+            is_missing,
+            with,
+        };
         let line = match self.line(talk, which).await {
             Ok(line) => line,
-            Err(error) => return Ended { which, is_acknowledged: false, with: Err(error) },
+            Err(error) => return ended(false, true, Err(error)),
+        };
+        if missed > 0 && wishes.has_resources() {
+            // What it has may not be known yet.
+            self.forget(talk);
+            drop(self.catalog_anew(talk).await);
+        }
+        let uris = self.resources_of(talk, wishes, which).await;
+        let ask = Ask {
+            method: question.method.to_owned(),
+            params: Some(wishes.params(which, &uris)),
+            headers: question.headers.clone(),
+            heard: None,
+            // For as long as the client wants it.
+            time_limit: Some(LISTENING_TIME),
+            subscription: Some(Bytes::copy_from_slice(question.id.as_bytes())),
         };
         if line.era() == Era::Legacy {
-            let is_acknowledged = self.listen_to_older(talk, which, &line, &ask, &all).await;
-            return Ended { which, is_acknowledged, with: Err(LineError::Lost) };
+            let is_acknowledged = self.listen_to_older(talk, which, &line, &ask, all).await;
+            let lost = LineError::Lost;
+            let is_missing = line.is_closed() && self.may_come_back(which, &lost);
+            return ended(is_acknowledged, is_missing, Err(lost));
         }
-        let is_ack = |told: &ToClient| matches!(told, ToClient::Notification { method, .. } if method == ACKNOWLEDGED);
+        let (out, mut told) = mpsc::channel(WAITING_MAX);
         let mut asked = std::pin::pin!(relayed(Talk { out, ..talk.clone() }, line, ask));
+        let its = (which, uris.as_slice());
         let mut is_acknowledged = false;
         let with = loop {
             tokio::select! {
                 biased;
                 Some(told) = told.recv() => {
-                    is_acknowledged |= is_ack(&told);
-                    for told in self.as_wished(talk, wishes, which, told).await {
-                        drop(all.send(told).await);
-                    }
+                    is_acknowledged |= self.hear(talk, listener, its, (told, is_acknowledged)).await;
                 }
                 ended = &mut asked => break ended,
             }
         };
         // It may have said so with its last words.
         while let Ok(told) = told.try_recv() {
-            is_acknowledged |= is_ack(&told);
-            for told in self.as_wished(talk, wishes, which, told).await {
-                drop(all.send(told).await);
-            }
+            is_acknowledged |= self.hear(talk, listener, its, (told, is_acknowledged)).await;
         }
-        Ended { which, is_acknowledged, with }
+        let is_gone = with.as_ref().is_err_and(|error| self.may_come_back(which, error));
+        // Where there is nothing to be told of, nobody misses it.
+        let is_missed = is_acknowledged && !wishes.is_nothing(which, &uris);
+        ended(is_missed, is_gone && !is_acknowledged, with)
+    }
+
+    /// Passes on what a server says, of which these resources are wanted. Says whether it is that it tells;
+    /// it says so once.
+    async fn hear(
+        &self,
+        talk: &Talk,
+        listener: &Listener<'_>,
+        (which, uris): (usize, &[String]),
+        (told, is_acknowledged): (ToClient, bool),
+    ) -> bool {
+        let is_ack =
+            matches!(&told, ToClient::Notification { method, .. } if method == ACKNOWLEDGED);
+        if is_ack && is_acknowledged {
+            return false;
+        }
+        for told in self.as_wished(talk, listener.wishes, (which, uris), told).await {
+            drop(listener.all.send((which, told)).await);
+        }
+        is_ack
+    }
+
+    /// Whether a server that was asked is only not there now. One that says that it does not tell is not
+    /// asked again, and a program that ends over the question is not started again for it.
+    fn may_come_back(&self, which: usize, error: &LineError) -> bool {
+        match error {
+            LineError::Unreachable(_) | LineError::Busy => true,
+            LineError::Refused(status) => matches!(*status, 408 | 429 | 502..=504),
+            LineError::Lost => !self.is_program(which),
+            _ => false,
+        }
     }
 
     /// Listens to an older server, which tells of its lists by itself, and of resources if it is asked to.
@@ -360,15 +456,22 @@ impl Gateway {
         which: usize,
         line: &Line,
         ask: &Ask,
-        all: &mpsc::Sender<ToClient>,
+        all: &mpsc::Sender<(usize, ToClient)>,
     ) -> bool {
         let Some((told, gone)) = self.told_by_older(talk, which) else { return false };
         let (followed, line_of) = (Arc::clone(&told.followed), line.clone());
         let mut follows = Follows { followed, line: line_of, uris: Vec::new() };
         let mut told = told.said.subscribe();
-        // Over HTTP it needs a stream for that, which it may not have.
+        let told_of = |method: String, params| ToClient::Notification { method, params };
+        // Over HTTP it needs a stream for that, which it may not have, or not yet.
         if timeout(ACKNOWLEDGING_TIME / 2, line.hears(true)).await.is_err() {
-            return false;
+            // It is there, and nobody waits for more.
+            drop(all.send((which, told_of(ACKNOWLEDGED.to_owned(), None))).await);
+            tokio::select! {
+                () = line.hears(true) => {}
+                () = line.closed() => return false,
+                () = gone.cancelled() => return false,
+            }
         }
         let accepted = accepted(line, ask, &mut follows).await;
         if accepted.is_empty() {
@@ -376,24 +479,23 @@ impl Gateway {
         }
         let wants = |method: &str, params: Option<&Bytes>| {
             if method == UPDATED {
-                let uri = params.and_then(|params| crate::catalog::member(params, "uri"));
-                let uri = uri.map(Value::from);
-                let known = accepted.get(RESOURCES).and_then(Value::as_array);
-                return known.zip(uri).is_some_and(|(known, uri)| known.contains(&uri));
+                let uri = params.and_then(|params| member(params, "uri"));
+                return uri.is_some_and(|uri| {
+                    is_asked_for(&follows.uris, &uri) && self.may_use_uri(talk, which, &uri)
+                });
             }
             LISTS.iter().any(|(wish, _, told)| *told == method && accepted.contains_key(*wish))
         };
         let subscription = ask.subscription.as_deref().unwrap_or_default();
         let params = json!({"notifications": accepted}).to_string();
         let named = with_subscription(Some(&Bytes::from(params)), subscription);
-        let told_of = |method: String, params| ToClient::Notification { method, params };
-        drop(all.send(told_of(ACKNOWLEDGED.to_owned(), named)).await);
+        drop(all.send((which, told_of(ACKNOWLEDGED.to_owned(), named))).await);
         loop {
             tokio::select! {
                 heard = told.recv() => match heard {
                     Ok((method, params)) if wants(&method, params.as_ref()) => {
                         let params = with_subscription(params.as_ref(), subscription);
-                        drop(all.send(told_of(method, params)).await);
+                        drop(all.send((which, told_of(method, params))).await);
                     }
                     Ok(_) => {}
                     // Something was missed, or the line is given up.
@@ -449,4 +551,49 @@ fn with_subscription(params: Option<&Bytes>, subscription: &[u8]) -> Option<Byte
     meta.insert(SUBSCRIPTION.to_owned(), serde_json::from_slice(subscription).ok()?);
     params.set("_meta", Value::Object(meta).to_string());
     Some(params.to_json().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn methods(told: Vec<ToClient>) -> Vec<String> {
+        let method = |told| match told {
+            ToClient::Notification { method, .. } | ToClient::Request { method, .. } => method,
+        };
+        told.into_iter().map(method).collect()
+    }
+
+    #[test]
+    fn who_accepts_late_may_have_changed_before() {
+        let changed = "notifications/tools/list_changed";
+        let mut acknowledging = Acknowledging {
+            id: Bytes::from_static(b"7"),
+            accepted: Map::new(),
+            open: [0, 1, 2].into(),
+            waiting: Vec::new(),
+            until: Instant::now() + LISTENING_TIME,
+            is_told: false,
+        };
+        let accepted = |wanted: Value| Bytes::from(json!({"notifications": wanted}).to_string());
+        let said = accepted(json!({"toolsListChanged": true}));
+        assert_eq!(acknowledging.accept(0, Some(&said)), None, "it was waited for");
+        assert!(acknowledging.ready().is_empty());
+        // One that is not there is not waited for.
+        acknowledging.open.remove(&1);
+        let said = accepted(json!({"resourceSubscriptions": ["x:mine"]}));
+        let uris = acknowledging.accept(1, Some(&said)).unwrap();
+        assert_eq!(uris, ["x:mine"]);
+        acknowledging.tell_again([changed].into_iter(), &uris);
+        assert!(acknowledging.ready().is_empty(), "another one is waited for");
+        assert_eq!(acknowledging.accept(2, None), None);
+        let told = acknowledging.ready();
+        for told in &told {
+            let ToClient::Notification { params: Some(params), .. } = told else { panic!() };
+            let params: Value = serde_json::from_slice(params).unwrap();
+            assert_eq!(params["_meta"][SUBSCRIPTION], 7, "{params}");
+        }
+        assert_eq!(methods(told), [ACKNOWLEDGED, changed, UPDATED]);
+        assert_eq!(acknowledging.accept(2, None), Some(Vec::new()), "the client was told");
+    }
 }

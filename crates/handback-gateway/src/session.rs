@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Catalogs;
-use crate::following::Following;
+use crate::following::{Following, pause_after};
 use crate::gateway::{Gateway, TOGETHER_TIME};
 use crate::retry::Delivery;
 use crate::slot::{OnLine, Slot};
@@ -139,7 +139,7 @@ impl Session {
         }
         for ((which, receiver), opened) in heard.into_iter().enumerate().zip(&opened) {
             tokio::spawn(listen(Arc::downgrade(&session), which, receiver));
-            if matches!(opened, Err(LineError::TimedOut)) {
+            if opened.is_err() {
                 tokio::spawn(comes_late(Arc::downgrade(&session), which));
             }
         }
@@ -507,28 +507,39 @@ async fn opened(slot: &Arc<Slot>) -> Result<Line, LineError> {
     opening.await.unwrap_or(Err(LineError::Lost))
 }
 
-/// Tells the client what an upstream has that was not there when the session began.
-async fn comes_late(session: std::sync::Weak<Session>, which: usize) {
-    let Some(slot) = session.upgrade().and_then(|session| session.slots.get(which).cloned()) else {
-        return;
+/// Tells the client what an upstream has that was not there when the session began, once it is there. It
+/// is tried for as long as there is a session.
+async fn comes_late(waiting: std::sync::Weak<Session>, which: usize) {
+    let mut times = 0;
+    let session = loop {
+        let slot = waiting.upgrade().and_then(|session| session.slots.get(which).cloned());
+        let Some(slot) = slot else { return };
+        let line = slot.line().await;
+        drop(slot);
+        let Some(session) = waiting.upgrade() else { return };
+        if line.is_ok() {
+            break session;
+        }
+        if matches!(line, Err(LineError::Era)) {
+            let greeting = session.greeting.to_string();
+            let hello = session.gateway.welcome_by_newer(which, greeting.as_bytes()).await;
+            if let Some(hello) = hello {
+                session.follow_newer(which, &hello);
+                break session;
+            }
+        }
+        // It may end meanwhile.
+        drop(session);
+        tokio::time::sleep(pause_after(times)).await;
+        times = times.saturating_add(1);
     };
-    let is_newer = match slot.line().await {
-        Ok(_) => false,
-        Err(LineError::Era) => true,
-        Err(_) => return,
-    };
-    let Some(session) = session.upgrade() else { return };
-    if is_newer {
-        let greeting = session.greeting.to_string();
-        let hello = session.gateway.welcome_by_newer(which, greeting.as_bytes()).await;
-        let Some(hello) = hello else { return };
-        session.follow_newer(which, &hello);
-    }
     session.catalogs.forget();
+    let out = session.out.clone();
+    drop(session);
     for list in ["tools", "prompts", "resources"] {
         let method = format!("notifications/{list}/list_changed");
         // The client may be gone.
-        let _ = session.out.send(ToClient::Notification { method, params: None }).await;
+        let _ = out.send(ToClient::Notification { method, params: None }).await;
     }
 }
 

@@ -1,13 +1,15 @@
 """An MCP server that tells of changes, of the era that its second argument names: `older` or `newest`.
 
 The file that its first argument names gets a line for every effect. A call of its tool changes all that
-there is, and says so to everyone who wants to know.
+there is, and says so to everyone who wants to know; with the argument `tell` it says to everyone who
+listens that this resource changed, whoever has it and whether or not anybody wants to know. Arguments
+behind the second are the resources that it lists.
 """
 
 import json
 import sys
 
-RECORD, ERA = sys.argv[1:3]
+RECORD, ERA, *LISTED = sys.argv[1:]
 META = "io.modelcontextprotocol/"
 CAPABILITIES = {
     "tools": {"listChanged": True},
@@ -95,9 +97,16 @@ for line in sys.stdin:
     if method == "tools/list":
         result = {"tools": [{"name": "change", "inputSchema": {"type": "object"}}]}
     elif method in ("resources/list", "resources/templates/list"):
-        result = {"resources": []} if method == "resources/list" else {"resourceTemplates": []}
+        resources = {"resources": [{"uri": uri, "name": uri} for uri in LISTED]}
+        result = resources if method == "resources/list" else {"resourceTemplates": []}
     elif method == "tools/call":
         record("call " + str((params.get("_meta") or {}).get(META + "logLevel")))
+        uri = (params.get("arguments") or {}).get("tell")
+        if uri is not None:
+            for listener in LISTENERS:
+                tell("resources/updated", listener, uri=uri)
+            say(id=number, result={"content": [{"type": "text", "text": "told"}], "resultType": "complete"})
+            continue
         if (params.get("arguments") or {}).get("end"):
             for listener in list(LISTENERS):
                 LISTENERS.pop(listener)

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -43,13 +44,18 @@ fn finish(callers: &Callers, who: &str, server: &str, task: &str, bytes: usize) 
 }
 
 /// What one who listens is told.
-struct Listening(Lines<BufReader<TcpStream>>);
+pub(super) struct Listening(Lines<BufReader<TcpStream>>);
 
 impl Listening {
     /// Listens; gives what is acknowledged.
     fn begin(callers: &Callers, who: &str, tasks: &[&str]) -> (Self, Value) {
-        let wanted = json!({"toolsListChanged": true, "taskIds": tasks}).to_string();
-        let stream = callers.listen_as(who, &wanted, knows_tasks());
+        Self::to(callers, who, &json!({"toolsListChanged": true, "taskIds": tasks}))
+    }
+
+    /// Listens to this.
+    pub(super) fn to(callers: &Callers, who: &str, wanted: &Value) -> (Self, Value) {
+        let stream = callers.listen_as(who, &wanted.to_string(), knows_tasks());
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut listening = Self(BufReader::new(stream).lines());
         let (method, params) = listening.next();
         assert_eq!(method, "notifications/subscriptions/acknowledged", "{params}");
@@ -58,7 +64,7 @@ impl Listening {
 
     /// The next notification.
     #[track_caller]
-    fn next(&mut self) -> (String, Value) {
+    pub(super) fn next(&mut self) -> (String, Value) {
         loop {
             let line = self.0.next().expect("it goes on").unwrap();
             let Some(json) = line.strip_prefix("data: ") else { continue };

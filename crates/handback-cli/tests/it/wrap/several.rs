@@ -471,8 +471,8 @@ fn what_is_listed_of_resources_can_be_read_and_nothing_else() {
         serde_json::from_str(line.strip_prefix("listen ").unwrap()).unwrap()
     };
     let heard: Vec<_> = callers.world.effects("listen").iter().map(read).collect();
-    // Each of them is asked for what may be used there, whoever has it.
-    for uris in [json!(["db://x", "db://y"]), json!([])] {
+    // Each of them is asked for what it has and may be used, and learns nothing of what another has.
+    for uris in [json!(["db://x"]), json!([])] {
         assert!(heard.contains(&json!({"resourceSubscriptions": uris})), "{heard:?}");
     }
 }
@@ -480,7 +480,7 @@ fn what_is_listed_of_resources_can_be_read_and_nothing_else() {
 #[test]
 fn what_a_subscription_is_about_is_read_by_all_in_one_way() {
     let rules = "[[permissions.rules]]\ndeny = [\"secret:*\"]\nsubjects = [\"bob\"]\n";
-    let callers = Callers::before(&[("a", "newest")], rules);
+    let callers = Callers::before(&[("a", "newest res:secret:x res:other:x")], rules);
     for wrong in [
         r#"{"resourceSubscriptions":["secret:x"],"n":1e999,"resourceSubscriptions":5}"#,
         r#"{"resourceSubscriptions":["secret:x"],"resourceSubscriptions":["secret:x"]}"#,
@@ -494,6 +494,8 @@ fn what_a_subscription_is_about_is_read_by_all_in_one_way() {
     }
     let heard = callers.world.effects("listen");
     assert!(heard.is_empty(), "{heard:?}");
+    // What it lists is known.
+    assert_eq!(resources(&callers, &callers.bob), ["other:x"]);
     let wanted = r#"{"resourceSubscriptions":["secret:x","other:x"],"n":1e999}"#;
     let _listening = callers.listen_to(&callers.bob, wanted);
     callers.world.until_effect("listen");
