@@ -103,7 +103,13 @@ impl Session {
             heard.push(receiver);
         }
         let opened = slots.iter().enumerate().map(|(which, slot)| async move {
-            match opened_soon(gateway, slot).await {
+            // Nobody waits for one that did not greet lately: it comes late.
+            if gateway.was_late_to_greet(which) {
+                return (Err(LineError::TimedOut), false);
+            }
+            let opened = opened_soon(gateway, slot).await;
+            gateway.greets(which, !matches!(opened, Err(LineError::TimedOut)));
+            match opened {
                 Ok(line) => (Ok(line.hello().cloned().unwrap_or_default()), false),
                 Err(LineError::Era) => {
                     let greeted = gateway.welcome_by_newer(which, initialize.get().as_bytes());
@@ -512,7 +518,16 @@ async fn comes_late(session: std::sync::Weak<Session>, which: usize) {
     let Some(slot) = session.upgrade().and_then(|session| session.slots.get(which).cloned()) else {
         return;
     };
-    let is_newer = match slot.line().await {
+    let mut opening = std::pin::pin!(slot.line());
+    let soon = tokio::time::timeout(TOGETHER_TIME, &mut opening).await;
+    if let Some(session) = session.upgrade() {
+        session.gateway.greets(which, soon.is_ok());
+    }
+    let line = match soon {
+        Ok(line) => line,
+        Err(_) => opening.await,
+    };
+    let is_newer = match line {
         Ok(_) => false,
         Err(LineError::Era) => true,
         Err(_) => return,
