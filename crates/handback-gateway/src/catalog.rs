@@ -666,6 +666,64 @@ mod tests {
         }
     }
 
+    /// A catalog of tools: the name that is shown, the upstream, and the name there.
+    fn tools(tools: &[(&str, usize, &str)]) -> Catalog {
+        let mut catalog = Catalog {
+            upstreams: ["up", "vp", OWN].map(str::to_owned).into(),
+            ..Catalog::default()
+        };
+        for (shown, which, name) in tools {
+            let tool = Tool::read(*which, (*name).to_owned(), &Bytes::from_static(b"{}"));
+            catalog.tools.insert((*shown).to_owned(), tool);
+            if shown != name {
+                let key = (List::Tools, *which, (*name).to_owned());
+                catalog.renamed.insert(key, (*shown).to_owned());
+            }
+        }
+        catalog
+    }
+
+    #[test]
+    fn a_tool_is_found_by_its_upstream_unless_another_one_is_shown_so() {
+        let shown = [
+            ("pay", 0, "pay"),
+            ("vp__send", 1, "send"),
+            ("vp__vp__x", 1, "vp__x"),
+            ("vp__y", 1, "vp__y"),
+            ("y", 1, "y"),
+            ("read", 2, "read"),
+        ];
+        let catalog = tools(&shown);
+        let found = |name: &str| catalog.tool(name).map(|tool| (tool.which, tool.name.as_str()));
+        for (name, which, own) in shown {
+            assert_eq!(found(name), Some((which, own)), "{name}");
+        }
+        assert_eq!(found("up__pay"), Some((0, "pay")));
+        assert_eq!(found("handback__read"), Some((2, "read")));
+        assert_eq!(found("vp__x"), None, "that is nobody's name for anything");
+        for unknown in ["vp__pay", "send", "up__up__pay", "up__", "__pay"] {
+            assert_eq!(found(unknown), None, "{unknown}");
+        }
+        assert!(catalog.tool_of(0, "up__pay").is_none(), "it has none of that name");
+    }
+
+    #[test]
+    fn what_is_new_takes_nobodys_name() {
+        let catalog =
+            tools(&[("pay", 0, "pay"), ("vp__taken", 0, "vp__taken"), ("read", 2, "read")]);
+        let named = |name: &str| catalog.name_of_new(List::Tools, 1, name);
+        assert_eq!(named("new").as_deref(), Some("new"));
+        assert_eq!(named("vp__new").as_deref(), Some("vp__new"));
+        assert_eq!(named("pay").as_deref(), Some("vp__pay"));
+        assert_eq!(named("read").as_deref(), Some("vp__read"));
+        assert_eq!(named("up__x").as_deref(), Some("vp__up__x"));
+        assert_eq!(named("handback__x").as_deref(), Some("vp__handback__x"));
+        let catalog = tools(&[("pay", 0, "pay"), ("vp__pay", 1, "vp__pay")]);
+        assert_eq!(catalog.name_of_new(List::Tools, 1, "pay"), None, "there is none left");
+        assert!(catalog.has_named(List::Tools, 0, "pay"));
+        assert!(!catalog.has_named(List::Tools, 1, "pay"));
+    }
+
     #[test]
     fn a_resource_belongs_to_the_template_that_starts_alike_for_longest() {
         let templates = [

@@ -52,6 +52,11 @@ impl Late {
         self.marks().remove(key);
     }
 
+    /// An upstream is there again, whatever it did not answer.
+    pub(crate) fn forget(&self, which: usize) {
+        self.marks().retain(|(of, ..), _| *of != which);
+    }
+
     fn did_not_answer(&self, key: Key) {
         let mut marks = self.marks();
         if marks.len() >= LATE_MAX {
@@ -134,10 +139,54 @@ impl Gateway {
     pub(crate) fn greets(&self, which: usize, is_in_time: bool) {
         let key = (which, GREETING.to_owned(), None);
         let late = &self.common_catalogs().late;
+        // A program is started for each session, and the only server is waited for.
         if is_in_time {
             late.answered(&key);
-        } else if !self.is_program(which) && which < self.own() {
+        } else if !self.is_program(which) && which < self.own() && self.own() > 1 {
             late.did_not_answer(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_did_not_answer_is_asked_beside_and_not_waited_for() {
+        let key = |which| (which, "tools/list".to_owned(), None);
+        let late = Late::default();
+        assert_eq!(late.was(&key(0)), (false, false));
+        late.did_not_answer(key(0));
+        assert_eq!(late.was(&key(0)), (true, true), "the first one asks beside");
+        assert_eq!(late.was(&key(0)), (true, false), "and no other");
+        assert_eq!(late.was(&key(1)), (false, false));
+        // While somebody asks, nobody waits, however long that takes.
+        tokio::time::advance(2 * PAUSE).await;
+        assert_eq!(late.was(&key(0)), (true, false));
+        late.did_not_answer(key(0));
+        assert_eq!(late.was(&key(0)), (true, true));
+        late.answered(&key(0));
+        assert_eq!(late.was(&key(0)), (false, false));
+        // Where nobody wanted anything for a while, it is waited for again.
+        late.did_not_answer(key(0));
+        tokio::time::advance(PAUSE).await;
+        assert_eq!(late.was(&key(0)), (false, false));
+        late.did_not_answer(key(1));
+        late.forget(1);
+        assert_eq!(late.was(&key(1)), (false, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_remembered_is_bounded() {
+        let late = Late::default();
+        let key = |which| (which, String::new(), None);
+        (0..LATE_MAX).for_each(|which| late.did_not_answer(key(which)));
+        late.did_not_answer(key(LATE_MAX));
+        assert_eq!(late.was(&key(LATE_MAX)), (false, false));
+        tokio::time::advance(PAUSE).await;
+        late.did_not_answer(key(LATE_MAX));
+        assert_eq!(late.was(&key(LATE_MAX)), (true, true));
+        assert_eq!(late.marks().len(), 1);
     }
 }

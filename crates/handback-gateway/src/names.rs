@@ -120,7 +120,7 @@ impl Gateway {
         let mut meant = self.meant(operation, name);
         meant.retain(|place| Some(place) != now.as_ref());
         if let Some(now) = now.filter(|(which, _)| *which != self.own()) {
-            meant.insert(0, now.clone());
+            meant.insert(0, now);
         }
         let candidates = self.candidates(talk, operation, key, given, &meant);
         let recorded = self.pipeline().first_recorded(&candidates).await?;

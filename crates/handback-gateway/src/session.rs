@@ -539,6 +539,9 @@ async fn comes_late(session: std::sync::Weak<Session>, which: usize) {
         let Some(hello) = hello else { return };
         session.follow_newer(which, &hello);
     }
+    // The client asks again once it is told, and is not to get what was known before.
+    session.catalogs.late.forget(which);
+    session.gateway.common_catalogs().late.forget(which);
     session.catalogs.forget();
     for list in ["tools", "prompts", "resources"] {
         let method = format!("notifications/{list}/list_changed");
