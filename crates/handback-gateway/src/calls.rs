@@ -13,8 +13,8 @@ use handback_page::json::ByteSource as _;
 use handback_token::{ArgsFingerprint, Operation, args_fingerprint_of_text};
 use handback_tool::metrics::{UpstreamMetrics, UpstreamOutcome};
 use handback_tool::{
-    Claim, Entered, Failure, Made, Passing, Refusal, Relay, Relayed, RoundOpened, Surface,
-    ToolClass, is_relayed_name,
+    Candidates, Claim, Entered, Failure, Made, Passing, Refusal, Relay, Relayed, RoundOpened,
+    Surface, ToolClass,
 };
 use memchr::memmem;
 use rand::RngExt as _;
@@ -24,12 +24,12 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::bound::Budget;
-use crate::catalog::{Catalog, OWN, Schema, Tool};
+use crate::catalog::Schema;
 use crate::gateway::Gateway;
 use crate::hold::{Cutting, Holding, NOT_HELD, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
 use crate::hop::{HopTask, with_text};
 use crate::mirror::{Headers, arguments_of};
-use crate::options::ToolNames;
+use crate::names::Target;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::replay::{self, Again};
 use crate::retry::{WINDOW, Waiting};
@@ -46,21 +46,9 @@ const STATE: u8 = 1;
 const UNCHECKED: &str = "the arguments: held values are checked by the input schema of the tool, and that \
      of this one cannot be used: pass them as they are";
 
-/// Where a call goes.
-pub(crate) struct Target {
-    pub(crate) which: usize,
-    /// Its name there, if that is another one.
-    renamed: Option<String>,
-    tool: Option<Tool>,
-}
-
-impl Target {
-    /// The names of what is called `shown` here.
-    pub(crate) fn names<'a>(&'a self, gateway: &'a Gateway, shown: &'a str) -> ToolNames<'a> {
-        let own = self.renamed.as_deref().unwrap_or(shown);
-        ToolNames { shown, own, upstream: gateway.name_of(self.which) }
-    }
-}
+/// What is told of a call that is at another server as well, or may be.
+const ELSEWHERE: &str =
+    "the same call is under way at another server that has this name: try again";
 
 /// A call, as the client asked for it.
 struct Asked<'a> {
@@ -82,7 +70,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// The name at the upstream, which is the same whatever it is shown under.
     fn own_name(&self) -> &str {
-        self.target.renamed.as_deref().unwrap_or(&self.name)
+        self.target.own_name(&self.name)
     }
 
     /// What has it made once more.
@@ -99,12 +87,16 @@ impl Asked<'_> {
 
     /// What a call under the same key has to be equal in.
     fn given(&self) -> Result<ArgsFingerprint, Refusal> {
-        let arguments = self.arguments.unwrap_or("null");
-        let answers = self.params.get("inputResponses").unwrap_or("null");
-        let text = format!(r#"{{"arguments":{arguments},"answers":{answers}}}"#);
-        args_fingerprint_of_text(text.as_bytes(), &[])
-            .map_err(|error| Refusal::BadArguments(error.to_string()))
+        given(self.arguments, &self.params)
     }
+}
+
+fn given(arguments: Option<&str>, params: &Object<'_>) -> Result<ArgsFingerprint, Refusal> {
+    let arguments = arguments.unwrap_or("null");
+    let answers = params.get("inputResponses").unwrap_or("null");
+    let text = format!(r#"{{"arguments":{arguments},"answers":{answers}}}"#);
+    args_fingerprint_of_text(text.as_bytes(), &[])
+        .map_err(|error| Refusal::BadArguments(error.to_string()))
 }
 
 impl Gateway {
@@ -137,13 +129,25 @@ impl Gateway {
         let Some(name) = params.text(member).map(Cow::into_owned) else {
             return words::refused(INVALID_PARAMS, &format!("`{member}` is missing"), None);
         };
-        let Some(target) = self.target(talk, operation, &name).await else {
-            return words::refusal(talk.era, &Refusal::NotFound);
-        };
         let key = match key_of(&params, question.key.as_deref()) {
             Ok(key) => key,
             Err(message) => return words::refused(INVALID_PARAMS, message, None),
         };
+        let arguments = question.params.and_then(|params| arguments_of(params.get()));
+        let mut target = self.target(talk, operation, &name).await;
+        // Whose the name is may have changed since the first try. The state of a round says whose it is.
+        if let Some(key) = &key
+            && (self.own() > 1 || target.is_none())
+            && params.get("requestState").is_none()
+            && let Ok(given) = given(arguments, &params)
+        {
+            let (what, key) = ((operation, name.as_str()), (key.as_str(), given));
+            target = match self.target_of_key(talk, what, key, target).await {
+                Ok(target) => target,
+                Err(refusal) => return words::refusal(talk.era, &refusal),
+            };
+        }
+        let Some(target) = target else { return self.unknown(talk, operation).await };
         if target.which == self.own() {
             return self.call_own(talk, &question, (&name, &target), &params, cancel).await;
         }
@@ -153,7 +157,6 @@ impl Gateway {
             }
             (_, state) => state.map(Cow::into_owned),
         };
-        let arguments = question.params.and_then(|params| arguments_of(params.get()));
         let mut params = params;
         let is_single_use = self.options().is_single_use(target.names(self, &name));
         // What is answered once is answered with its state, which says what was asked.
@@ -184,6 +187,7 @@ impl Gateway {
         };
         let mut entered = match self.pipeline().enter(relay).await {
             Ok(entered) => entered,
+            Err(Refusal::NotFound) => return self.unknown(talk, operation).await,
             Err(refusal) => return words::refusal(talk.era, &refusal),
         };
         is_in.into_iter().for_each(Notify::notify_one);
@@ -266,49 +270,6 @@ impl Gateway {
         Ok(Some(self.retries().key(caller, upstream, asked.own_name(), &given, time_limit)))
     }
 
-    /// Where a call goes. What a caller may not use is refused later, like what is not there.
-    pub(crate) async fn target(
-        &self,
-        talk: &Talk,
-        operation: Operation,
-        name: &str,
-    ) -> Option<Target> {
-        let straight = |which| Some(Target { which, renamed: None, tool: None });
-        if operation == Operation::Read {
-            let which = self.has_resource(talk, name).await?;
-            return straight(which);
-        }
-        let registry = self.pipeline().registry();
-        let has_unlisted = self.has_unlisted();
-        // The common case is decided without a look at any list.
-        if has_unlisted
-            && registry.named(&talk.caller, operation, name).is_none()
-            && !name.starts_with(OWN)
-            && !is_relayed_name(self.name_of(0), name)
-        {
-            return straight(0);
-        }
-        let target = match self.found(talk, |catalog| listed(catalog, operation, name)).await {
-            Some(target) => target,
-            None if has_unlisted => return straight(0),
-            // It may be new.
-            None => listed(&*self.recent_catalog(talk).await, operation, name)?,
-        };
-        // What is ours would be refused in words of its own.
-        let is_found = target.which != self.own() || {
-            let own = target.names(self, name).own;
-            registry.named(&talk.caller, operation, own).is_some()
-        };
-        is_found.then_some(target)
-    }
-
-    /// Whether what is not listed may be there: the only server behind may have it. Where some may not
-    /// use what others may, nothing is: the server would answer in its own words, by which what is
-    /// denied could be told from what is not there.
-    pub(crate) fn has_unlisted(&self) -> bool {
-        self.own() == 1 && self.pipeline().registry().is_same_for_all()
-    }
-
     /// A call that was let in.
     async fn entered(
         &self,
@@ -330,7 +291,8 @@ impl Gateway {
             Some(tool) => Some(tool.clone()),
             // What it promises matters only where it is recorded.
             None if is_claimed && asked.operation == Operation::Call => {
-                self.catalog(talk).await.tool(&asked.name).cloned()
+                let catalog = self.catalog(talk).await;
+                catalog.tool_of(asked.target.which, asked.own_name()).cloned()
             }
             None => None,
         };
@@ -405,6 +367,8 @@ impl Gateway {
             }),
             is_recorded: claim.is_some(),
             is_single_use,
+            is_recorded_only: asked.target.is_recorded_only,
+            others: self.others(talk, asked, opened.is_some())?,
             elsewhere: elsewhere.clone(),
             waits: asked.waiting.as_ref().map(Waiting::beside),
         };
@@ -412,6 +376,19 @@ impl Gateway {
         let made = entered.make(claim, time_limit, Box::pin(work.run(ask))).await?;
         let (minted, answer) = self.sealed(talk, asked, opened.as_ref(), entered, &made).await?;
         Ok((made, minted, answer))
+    }
+
+    /// Where else a call with a key of its client may be recorded.
+    fn others(
+        &self,
+        talk: &Talk,
+        asked: &Asked<'_>,
+        has_round: bool,
+    ) -> Result<Option<Candidates>, Refusal> {
+        let of_client = asked.key.as_deref().filter(|_| asked.waiting.is_none() && !has_round);
+        let Some(key) = of_client else { return Ok(None) };
+        let what = (asked.operation, asked.name.as_str());
+        Ok(self.elsewhere(talk, what, (key, asked.given()?), &asked.target))
     }
 
     /// The parameters as the upstream gets them, the headers that the client said of them, and what is in
@@ -614,18 +591,6 @@ impl Gateway {
     }
 }
 
-/// Where something goes that is listed.
-fn listed(catalog: &Catalog, operation: Operation, name: &str) -> Option<Target> {
-    let renamed = |own_name: &str| (own_name != name).then(|| own_name.to_owned());
-    if operation == Operation::Call {
-        let tool = catalog.tool(name)?;
-        let renamed = renamed(&tool.name);
-        return Some(Target { which: tool.which, renamed, tool: Some(tool.clone()) });
-    }
-    let (which, own_name) = catalog.prompt(name)?;
-    Some(Target { which, renamed: renamed(own_name), tool: None })
-}
-
 /// How long a call was at its upstream, in nanoseconds, from when it has been there.
 #[derive(Clone, Default)]
 struct Elsewhere(Arc<AtomicU64>);
@@ -688,6 +653,9 @@ struct Work {
     holding: Option<Holding>,
     is_recorded: bool,
     is_single_use: bool,
+    is_recorded_only: bool,
+    /// Where else it may be recorded.
+    others: Option<Candidates>,
     elsewhere: Elsewhere,
     /// Whatever becomes of the client, an identical call is the same one while this is under way.
     waits: Option<Waiting>,
@@ -695,6 +663,15 @@ struct Work {
 
 impl Work {
     async fn run(mut self, ask: Ask) -> Result<Relayed, Failure> {
+        if self.is_recorded_only {
+            let why = LineError::Unreachable(String::new());
+            return Err(Failure::NothingHappened(self.unanswered(&why)));
+        }
+        if let Some(others) = &self.others
+            && !matches!(self.gateway.pipeline().first_recorded(others).await, Ok(None))
+        {
+            return Err(Failure::NothingHappened(self.instead(ELSEWHERE, "in_flight")));
+        }
         self.waits.iter_mut().for_each(Waiting::makes);
         let metrics = self.gateway.metrics_of(self.which).cloned();
         let there = AtUpstream { metrics, since: Instant::now() };

@@ -15,14 +15,15 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use handback_mcp::wire::Object;
-use handback_tool::{Kind, ToolClass, is_relayed_name, relayed_name};
+use handback_tool::{Kind, ToolClass, is_relayed_name, relayed_name, relayed_rest};
 use jsonschema::Validator;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::gateway::{Gateway, TOGETHER_TIME};
+use crate::gateway::Gateway;
+use crate::late::Late;
 use crate::lists::List;
 use crate::mirror::Mirrored;
 use crate::talk::Talk;
@@ -52,12 +53,15 @@ pub(crate) struct Catalogs {
     looking: Mutex<()>,
     /// What the first look has found so far.
     early: watch::Sender<Option<Arc<Catalog>>>,
+    /// Who did not answer lately.
+    pub(crate) late: Late,
 }
 
 impl Default for Catalogs {
     fn default() -> Self {
         let early = watch::Sender::new(None);
-        Self { known: RwLock::default(), looking: Mutex::default(), early }
+        let late = Late::default();
+        Self { known: RwLock::default(), looking: Mutex::default(), early, late }
     }
 }
 
@@ -113,7 +117,10 @@ impl Catalogs {
 
     /// The same for lists, which show what there is after something is said to have changed.
     pub(crate) async fn unless_outdated(&self, gateway: &Gateway, talk: &Talk) -> Arc<Catalog> {
-        self.looked_at(gateway, talk, FRESH).await
+        // One that could not be asked may be back, with names that others have.
+        let is_whole = self.known().is_none_or(|known| known.catalog.is_whole());
+        let age = if is_whole || gateway.own() == 1 { FRESH } else { FRESH_IF_IN_DOUBT };
+        self.looked_at(gateway, talk, age).await
     }
 
     /// What there is for this client, looked at within the last seconds: before something is said to
@@ -212,13 +219,20 @@ pub(crate) struct Catalog {
     hidden: HashSet<(List, usize, String)>,
     /// What each upstream listed, without our own.
     parts: Vec<Part>,
+    /// The names of upstreams, and the last one is ours.
+    upstreams: Vec<String>,
 }
+
+/// Whether a list is all that there is: one that is very long is not read to its end.
+type Whole = bool;
 
 /// What one upstream listed.
 #[derive(Clone, Debug, Default)]
 struct Part {
     /// By list, in the order of [`List::ALL`].
     items: [Arc<Vec<Bytes>>; List::ALL.len()],
+    /// Which of them it has ever given, and all of it.
+    listed: [Option<Whole>; List::ALL.len()],
     /// Whether it said so just now; else it is what it said before, if it said anything.
     is_current: bool,
     /// Whether it said so to all whom the catalog is for, and not to one caller on a line of its own.
@@ -232,8 +246,13 @@ impl Part {
         which: usize,
         before: Option<&Catalog>,
     ) -> (usize, Self) {
-        let limit = if gateway.own() == 1 { ALONE_TIME } else { TOGETHER_TIME };
-        let look = |list| tokio::time::timeout(limit, gateway.items(talk, which, list));
+        let look = |list: List| async move {
+            let items = gateway.items(talk, which, list);
+            if gateway.own() == 1 {
+                return tokio::time::timeout(ALONE_TIME, items).await.ok().flatten();
+            }
+            gateway.soon(talk, which, list.method(), items).await.flatten()
+        };
         let listed = join_all(List::ALL.map(look)).await;
         let known = before.and_then(|before| before.parts.get(which)).cloned();
         let is_known = known.is_some();
@@ -241,10 +260,14 @@ impl Part {
         let mut part = known.unwrap_or_else(nothing);
         let (mut is_current, was_for_all) = (true, part.is_for_all);
         // One list that does not come takes nothing from the others.
-        for (items, listed) in part.items.iter_mut().zip(listed) {
+        let places = part.items.iter_mut().zip(&mut part.listed);
+        for ((items, is_whole), listed) in places.zip(listed) {
             match listed {
-                Ok(Some(listed)) => *items = Arc::new(listed),
-                Ok(None) | Err(_) => is_current = false,
+                Some(listed) => {
+                    *items = Arc::new(listed.items);
+                    *is_whole = Some(listed.is_whole);
+                }
+                None => is_current = false,
             }
         }
         part.is_current = is_current;
@@ -339,7 +362,8 @@ impl Catalog {
     }
 
     fn of(gateway: &Gateway, parts: Vec<Part>) -> Self {
-        let mut catalog = Self { parts, ..Self::default() };
+        let upstreams = (0..=gateway.own()).map(|which| gateway.name_of(which).to_owned());
+        let mut catalog = Self { parts, upstreams: upstreams.collect(), ..Self::default() };
         catalog.resolve(gateway);
         catalog
     }
@@ -347,6 +371,19 @@ impl Catalog {
     /// Whether every upstream said what it has.
     fn is_whole(&self) -> bool {
         self.parts.iter().all(|part| part.is_current)
+    }
+
+    /// The first upstream that has never said what it has of this.
+    pub(crate) fn unlisted(&self, list: List) -> Option<usize> {
+        let at = List::ALL.iter().position(|known| *known == list)?;
+        self.parts.iter().position(|part| part.listed.get(at).is_none_or(Option::is_none))
+    }
+
+    /// Whether what an upstream listed is all that it has of this.
+    pub(crate) fn is_all(&self, which: usize, list: List) -> bool {
+        let at = List::ALL.iter().position(|known| *known == list);
+        let part = self.parts.get(which).zip(at);
+        part.and_then(|(part, at)| part.listed.get(at)).is_none_or(|listed| *listed != Some(false))
     }
 
     /// What an upstream listed when it was asked last, for whoever asks: nothing, if that was said to
@@ -479,20 +516,65 @@ impl Catalog {
         self.hidden.contains(&(list, which, name.to_owned()))
     }
 
-    /// The tool that is shown under this name.
+    /// The tool that is shown under this name. Else it may be one by the name of its upstream and its own:
+    /// it was shown under that while another one had its name, and may be again.
     pub(crate) fn tool(&self, shown: &str) -> Option<&Tool> {
-        self.tools.get(shown)
+        let of_upstream = || self.by_upstream(shown).find_map(|(at, rest)| self.tool_of(at, rest));
+        self.tools.get(shown).or_else(of_upstream)
+    }
+
+    /// What a name says that has the name of an upstream in it.
+    fn by_upstream<'a>(&'a self, shown: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+        let upstreams = self.upstreams.iter().enumerate();
+        upstreams.filter_map(move |(which, name)| Some((which, relayed_rest(name, shown)?)))
     }
 
     /// The tool that an upstream has under this name.
     pub(crate) fn tool_of(&self, which: usize, name: &str) -> Option<&Tool> {
         let shown = self.renamed(List::Tools, which, name).unwrap_or(name);
-        self.tool(shown).filter(|tool| tool.which == which)
+        self.tools.get(shown).filter(|tool| tool.which == which && tool.name == name)
     }
 
-    /// The prompt that is shown under this name: its upstream, and its name there.
+    /// The prompt that is shown under this name, or that has it as tools do: its upstream, and its
+    /// name there.
     pub(crate) fn prompt(&self, shown: &str) -> Option<(usize, &str)> {
-        self.prompts.get(shown).map(|(which, name)| (*which, name.as_str()))
+        let known = self.prompts.get(shown).map(|(which, name)| (*which, name.as_str()));
+        known.or_else(|| {
+            self.by_upstream(shown).find_map(|(which, rest)| self.prompt_of(which, rest))
+        })
+    }
+
+    /// The prompt that an upstream has under this name.
+    fn prompt_of(&self, which: usize, name: &str) -> Option<(usize, &str)> {
+        let shown = self.renamed(List::Prompts, which, name).unwrap_or(name);
+        let (at, own) = self.prompts.get(shown)?;
+        (*at == which && own == name).then_some((*at, own.as_str()))
+    }
+
+    /// Whether it is known under which name something is shown. Resources have their own in any case.
+    pub(crate) fn has_named(&self, list: List, which: usize, name: &str) -> bool {
+        self.is_hidden(list, which, name)
+            || match list {
+                List::Tools => self.tool_of(which, name).is_some(),
+                List::Prompts => self.prompt_of(which, name).is_some(),
+                List::Resources | List::Templates => true,
+            }
+    }
+
+    /// The name for something that was not there when it was looked at: not one that another one has,
+    /// or may have. Nothing, if there is none.
+    pub(crate) fn name_of_new(&self, list: List, which: usize, name: &str) -> Option<String> {
+        let is_shown = |name: &str| match list {
+            List::Tools => self.tools.contains_key(name),
+            List::Prompts => self.prompts.contains_key(name),
+            List::Resources | List::Templates => false,
+        };
+        let is_others = || self.by_upstream(name).any(|(other, _)| other != which);
+        if !is_shown(name) && !is_others() {
+            return Some(name.to_owned());
+        }
+        let together = relayed_name(self.upstreams.get(which)?, name);
+        (!is_shown(&together)).then_some(together)
     }
 
     /// The upstream that has a resource: by its list, else by the template that starts alike for
@@ -582,6 +664,64 @@ mod tests {
             let parts = tool.output.of_parts().unwrap();
             assert!(!parts.is_valid(&json!({})) && !parts.is_valid(&json!(null)));
         }
+    }
+
+    /// A catalog of tools: the name that is shown, the upstream, and the name there.
+    fn tools(tools: &[(&str, usize, &str)]) -> Catalog {
+        let mut catalog = Catalog {
+            upstreams: ["up", "vp", OWN].map(str::to_owned).into(),
+            ..Catalog::default()
+        };
+        for (shown, which, name) in tools {
+            let tool = Tool::read(*which, (*name).to_owned(), &Bytes::from_static(b"{}"));
+            catalog.tools.insert((*shown).to_owned(), tool);
+            if shown != name {
+                let key = (List::Tools, *which, (*name).to_owned());
+                catalog.renamed.insert(key, (*shown).to_owned());
+            }
+        }
+        catalog
+    }
+
+    #[test]
+    fn a_tool_is_found_by_its_upstream_unless_another_one_is_shown_so() {
+        let shown = [
+            ("pay", 0, "pay"),
+            ("vp__send", 1, "send"),
+            ("vp__vp__x", 1, "vp__x"),
+            ("vp__y", 1, "vp__y"),
+            ("y", 1, "y"),
+            ("read", 2, "read"),
+        ];
+        let catalog = tools(&shown);
+        let found = |name: &str| catalog.tool(name).map(|tool| (tool.which, tool.name.as_str()));
+        for (name, which, own) in shown {
+            assert_eq!(found(name), Some((which, own)), "{name}");
+        }
+        assert_eq!(found("up__pay"), Some((0, "pay")));
+        assert_eq!(found("handback__read"), Some((2, "read")));
+        assert_eq!(found("vp__x"), None, "that is nobody's name for anything");
+        for unknown in ["vp__pay", "send", "up__up__pay", "up__", "__pay"] {
+            assert_eq!(found(unknown), None, "{unknown}");
+        }
+        assert!(catalog.tool_of(0, "up__pay").is_none(), "it has none of that name");
+    }
+
+    #[test]
+    fn what_is_new_takes_nobodys_name() {
+        let catalog =
+            tools(&[("pay", 0, "pay"), ("vp__taken", 0, "vp__taken"), ("read", 2, "read")]);
+        let named = |name: &str| catalog.name_of_new(List::Tools, 1, name);
+        assert_eq!(named("new").as_deref(), Some("new"));
+        assert_eq!(named("vp__new").as_deref(), Some("vp__new"));
+        assert_eq!(named("pay").as_deref(), Some("vp__pay"));
+        assert_eq!(named("read").as_deref(), Some("vp__read"));
+        assert_eq!(named("up__x").as_deref(), Some("vp__up__x"));
+        assert_eq!(named("handback__x").as_deref(), Some("vp__handback__x"));
+        let catalog = tools(&[("pay", 0, "pay"), ("vp__pay", 1, "vp__pay")]);
+        assert_eq!(catalog.name_of_new(List::Tools, 1, "pay"), None, "there is none left");
+        assert!(catalog.has_named(List::Tools, 0, "pay"));
+        assert!(!catalog.has_named(List::Tools, 1, "pay"));
     }
 
     #[test]

@@ -22,8 +22,8 @@ use crate::catalog::member;
 use crate::gateway::REVISION;
 use crate::listening::{ACKNOWLEDGED, LISTENING_TIME, LISTS, RESOURCES, UPDATED};
 use crate::session::Session;
-use crate::talk::{ToClient, WAITING_MAX};
-use crate::upstream::{Answer, Ask, Heard, LineError};
+use crate::talk::ToClient;
+use crate::upstream::{Answer, Ask, HEARD_MAX, Heard, LineError};
 use crate::words::{self, INVALID_PARAMS};
 
 /// Resources that one session follows at one server at most, as at our own.
@@ -214,7 +214,7 @@ impl Follower {
             wanted.insert(RESOURCES.to_owned(), json!(uris));
         }
         let params = json!({"_meta": meta, "notifications": wanted});
-        let (sender, mut heard) = mpsc::channel(WAITING_MAX);
+        let (sender, mut heard) = mpsc::channel(HEARD_MAX);
         let ask = Ask {
             method: "subscriptions/listen".to_owned(),
             params: Some(params.to_string().into()),

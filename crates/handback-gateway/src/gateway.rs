@@ -582,6 +582,11 @@ impl Gateway {
         is_first
     }
 
+    /// What is known of upstreams for all sessions.
+    pub(crate) fn common_catalogs(&self) -> &Catalogs {
+        &self.0.catalogs
+    }
+
     fn catalogs<'a>(&'a self, talk: &'a Talk) -> &'a Catalogs {
         talk.session.as_ref().map_or(&self.0.catalogs, |session| &session.catalogs)
     }
@@ -746,13 +751,21 @@ impl Gateway {
         if self.own() <= 1 {
             return passed.await;
         }
-        let late = |_| words::unanswered(self.name_of(which), &LineError::TimedOut);
-        tokio::time::timeout(TOGETHER_TIME, passed).await.unwrap_or_else(late)
+        let is_remembered = question.method != "logging/setLevel";
+        let passed = match is_remembered {
+            true => self.soon(talk, which, question.method, passed).await,
+            // What is told is told in any case.
+            false => tokio::time::timeout(TOGETHER_TIME, passed).await.ok(),
+        };
+        passed.unwrap_or_else(|| words::unanswered(self.name_of(which), &LineError::TimedOut))
     }
 
     async fn about_resource(&self, talk: &Talk, question: Question<'_>) -> Answer {
         let uri = question.params.and_then(|params| text_of(params, "uri"));
         let Some(which) = self.has_resource(talk, uri.as_deref().unwrap_or_default()).await else {
+            if self.unlisted(talk, Operation::Read).await.is_some() {
+                return self.unknown(talk, Operation::Read).await;
+            }
             return words::refused(INVALID_PARAMS, "there is no such resource", None);
         };
         self.pass(talk, which, &question, question.params_bytes()).await

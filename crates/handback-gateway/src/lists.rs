@@ -37,7 +37,7 @@ impl List {
         Self::ALL.into_iter().find(|list| list.method() == method)
     }
 
-    const fn method(self) -> &'static str {
+    pub(crate) const fn method(self) -> &'static str {
         match self {
             Self::Tools => "tools/list",
             Self::Prompts => "prompts/list",
@@ -66,11 +66,19 @@ impl List {
     }
 }
 
+/// Items of a list.
+#[derive(Debug, Default)]
+pub(crate) struct Items {
+    pub(crate) items: Vec<Bytes>,
+    /// Whether there are no more.
+    pub(crate) is_whole: bool,
+}
+
 impl Gateway {
     /// All items of a list of one upstream, as far as they are looked at. One that has no such list has
     /// none; nothing, if it cannot be asked.
-    pub(crate) async fn items(&self, talk: &Talk, which: usize, list: List) -> Option<Vec<Bytes>> {
-        let mut items = Vec::new();
+    pub(crate) async fn items(&self, talk: &Talk, which: usize, list: List) -> Option<Items> {
+        let (mut items, mut is_whole) = (Vec::new(), false);
         let mut cursor: Option<String> = None;
         let line = self.line(talk, which).await.ok()?;
         let mut bytes = 0;
@@ -83,7 +91,11 @@ impl Gateway {
                 time_limit: None,
                 subscription: None,
             };
-            let Answer::Result(result) = line.ask(ask).await.ok()? else { break };
+            let Answer::Result(result) = line.ask(ask).await.ok()? else {
+                // It has no such list.
+                is_whole = cursor.is_none();
+                break;
+            };
             let Raw::Memory(result) = result else { break };
             bytes += result.len();
             let Ok(raw) = serde_json::from_slice::<&RawValue>(&result) else { break };
@@ -96,10 +108,13 @@ impl Gateway {
             }
             match page.text("nextCursor") {
                 Some(next) if cursor.as_deref() != Some(&*next) => cursor = Some(next.into_owned()),
-                _ => break,
+                next => {
+                    is_whole = next.is_none();
+                    break;
+                }
             }
         }
-        Some(items)
+        Some(Items { items, is_whole })
     }
 
     /// A page of a list.
@@ -161,10 +176,23 @@ impl Gateway {
         place: &Place,
         result: &Bytes,
     ) -> Option<Result<Bytes, Answer>> {
-        let catalog = self.catalog_of_lists(talk).await;
+        let mut catalog = self.catalog_of_lists(talk).await;
         let raw: &RawValue = serde_json::from_slice(result).ok()?;
         let mut page = Object::read(raw).ok()?;
         let items: Vec<&RawValue> = serde_json::from_str(page.get(list.items())?).ok()?;
+        let is_new = |item: &&RawValue| {
+            let name = member(item.get().as_bytes(), list.name());
+            name.is_some_and(|name| !catalog.has_named(list, place.which, &name))
+        };
+        // Under which names new ones are shown depends on what the others have by now. Where what is
+        // known is not all that this caller is shown, it is looked at less often.
+        if items.iter().any(is_new) {
+            let is_all = catalog.is_all(place.which, list) && self.lists_for_all(talk, place.which);
+            catalog = match is_all {
+                true => self.catalog_anew(talk).await,
+                false => self.recent_catalog(talk).await,
+            };
+        }
         let count = items.len();
         let mut shown: Vec<Option<String>> = Vec::new();
         let mut is_changed = false;
@@ -194,7 +222,7 @@ impl Gateway {
         });
         let mut texts: Vec<String> = Vec::new();
         if next.is_none() && place.which < own {
-            for item in self.items(talk, own, list).await.unwrap_or_default() {
+            for item in self.items(talk, own, list).await.unwrap_or_default().items {
                 let Ok(raw) = serde_json::from_slice::<&RawValue>(&item) else { continue };
                 match self.shown(talk, list, own, raw, &catalog) {
                     Shown::AsIs => texts.push(raw.get().to_owned()),
@@ -251,7 +279,18 @@ impl Gateway {
         if catalog.is_hidden(list, which, &name) {
             return Shown::Hidden;
         }
-        let renamed = catalog.renamed(list, which, &name);
+        let new = match catalog.has_named(list, which, &name) {
+            true => None,
+            false => match catalog.name_of_new(list, which, &name) {
+                Some(new) => Some(new).filter(|new| *new != name),
+                None => return Shown::Hidden,
+            },
+        };
+        if new.is_some() {
+            // Who calls it by this name is to find it.
+            self.forget(talk);
+        }
+        let renamed = catalog.renamed(list, which, &name).or(new.as_deref());
         let registry = self.pipeline().registry();
         // What is ours was chosen for the caller before.
         let (shown, upstream) = (renamed.unwrap_or(&name), self.name_of(which));
@@ -259,7 +298,7 @@ impl Gateway {
             return Shown::Hidden;
         }
         let Some(renamed) = renamed else { return Shown::AsIs };
-        let Ok(mut object) = Object::read(item) else { return Shown::AsIs };
+        let Ok(mut object) = Object::read(item) else { return Shown::Hidden };
         object.set(list.name(), Value::from(renamed).to_string());
         Shown::Renamed(object.to_json())
     }

@@ -103,7 +103,13 @@ impl Session {
             heard.push(receiver);
         }
         let opened = slots.iter().enumerate().map(|(which, slot)| async move {
-            match opened_soon(gateway, slot).await {
+            // Nobody waits for one that did not greet lately: it comes late.
+            if gateway.was_late_to_greet(which) {
+                return (Err(LineError::TimedOut), false);
+            }
+            let opened = opened_soon(gateway, slot).await;
+            gateway.greets(which, !matches!(opened, Err(LineError::TimedOut)));
+            match opened {
                 Ok(line) => (Ok(line.hello().cloned().unwrap_or_default()), false),
                 Err(LineError::Era) => {
                     let greeted = gateway.welcome_by_newer(which, initialize.get().as_bytes());
@@ -514,7 +520,17 @@ async fn comes_late(waiting: std::sync::Weak<Session>, which: usize) {
     let session = loop {
         let slot = waiting.upgrade().and_then(|session| session.slots.get(which).cloned());
         let Some(slot) = slot else { return };
-        let line = slot.line().await;
+        let line = {
+            let mut opening = std::pin::pin!(slot.line());
+            let soon = tokio::time::timeout(TOGETHER_TIME, &mut opening).await;
+            if let Some(session) = waiting.upgrade() {
+                session.gateway.greets(which, soon.is_ok());
+            }
+            match soon {
+                Ok(line) => line,
+                Err(_) => opening.await,
+            }
+        };
         drop(slot);
         let Some(session) = waiting.upgrade() else { return };
         if line.is_ok() {
@@ -533,6 +549,9 @@ async fn comes_late(waiting: std::sync::Weak<Session>, which: usize) {
         tokio::time::sleep(pause_after(times)).await;
         times = times.saturating_add(1);
     };
+    // The client asks again once it is told, and is not to get what was known before.
+    session.catalogs.late.forget(which);
+    session.gateway.common_catalogs().late.forget(which);
     session.catalogs.forget();
     let out = session.out.clone();
     drop(session);

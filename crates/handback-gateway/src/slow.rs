@@ -18,9 +18,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{Target, says};
+use crate::calls::says;
 use crate::catalog::member;
 use crate::gateway::{Gateway, text_of};
+use crate::names::Target;
 use crate::retry::Delivery;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Raw};

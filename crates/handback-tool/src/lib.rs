@@ -47,8 +47,11 @@ pub use pipeline::{CallHeld, CallJournal, MAX_RESULT_BYTES, Pipeline, PipelinePa
 pub use question::{LetIn, QuestionKind};
 pub use registry::{
     MAX_ARGUMENTS_DEPTH, Registered, Registry, RegistryError, is_relayed_name, relayed_name,
+    relayed_rest,
 };
-pub use relay::{Claim, Entered, Failure, Made, OwnRecord, Passing, Relay, Relayed, RoundOpened};
+pub use relay::{
+    Candidates, Claim, Entered, Failure, Made, OwnRecord, Passing, Relay, Relayed, RoundOpened,
+};
 pub use request::{
     Answer, Arguments, Continuation, MAX_KEY_CHARS, Refusal, Reply, Request, Surface,
 };

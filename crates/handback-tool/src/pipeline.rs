@@ -686,7 +686,7 @@ impl Shared {
     }
 
     /// A step of a journal, which waits for the disk.
-    async fn step<T: Send + 'static>(
+    pub(crate) async fn step<T: Send + 'static>(
         &self,
         journal: &Arc<CallJournal>,
         step: impl FnOnce(&CallJournal, u64) -> Result<T, JournalError> + Send + 'static,

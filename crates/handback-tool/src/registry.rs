@@ -199,7 +199,13 @@ pub fn relayed_name(upstream: &str, own_name: &str) -> String {
 /// Whether a name is one that something of this upstream may be called.
 #[must_use]
 pub fn is_relayed_name(upstream: &str, name: &str) -> bool {
-    name.strip_prefix(upstream).is_some_and(|rest| rest.starts_with(BETWEEN))
+    relayed_rest(upstream, name).is_some()
+}
+
+/// The name at its upstream of what is called so, if that is a name for something of this upstream.
+#[must_use]
+pub fn relayed_rest<'a>(upstream: &str, name: &'a str) -> Option<&'a str> {
+    name.strip_prefix(upstream)?.strip_prefix(BETWEEN)
 }
 
 /// What stands between the name of an upstream and that of what it has.

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use handback_identity::{Caller, VerifiedPrincipal};
 use handback_store::Millis;
-use handback_store::journal::{CallRequest, JournalScope, Redemption, ToolClass};
+use handback_store::journal::{CallRequest, JournalScope, Redemption, Status, ToolClass};
 use handback_store::revocations::Revocations;
 use handback_token::{ArgsFingerprint, Opened, Operation, State, TokenFingerprint};
 use rand::RngExt as _;
@@ -116,6 +116,22 @@ pub struct Claim {
     pub class: ToolClass,
     /// Where it is recorded, if not in the journal of the pipeline.
     pub journal: Option<Arc<CallJournal>>,
+}
+
+/// A first round with a key of its client, and where that may have been made before.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct Candidates {
+    /// Who calls.
+    pub principal: VerifiedPrincipal,
+    /// What is asked for.
+    pub operation: Operation,
+    /// The idempotency key.
+    pub key: String,
+    /// The fingerprint of arguments and answers.
+    pub given: ArgsFingerprint,
+    /// Upstreams, and the names that they have for it.
+    pub places: Vec<(String, String)>,
 }
 
 /// A call that was let in.
@@ -247,6 +263,32 @@ impl Pipeline {
                 Err(refusal)
             }
         }
+    }
+
+    /// The number of the first place where a call is recorded, whatever came of it; nothing, if it is
+    /// at none.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Unavailable`], if the journal cannot be read.
+    pub async fn first_recorded(&self, candidates: &Candidates) -> Result<Option<usize>, Refusal> {
+        let Candidates { principal, operation, key, given, places } = candidates;
+        let wanted = |(upstream, name): &(String, String)| {
+            let (upstream, key) = (Some(upstream.as_str()), Some(key.as_str()));
+            let scope = JournalScope::new(principal, *operation, upstream, name, key, &[]);
+            CallRequest::keyed(scope, given, ToolClass::Unknown)
+        };
+        let wanted: Vec<_> = places.iter().map(wanted).collect();
+        let look = move |journal: &CallJournal, now_ms| {
+            for (number, wanted) in wanted.iter().enumerate() {
+                // With other arguments it is another call.
+                if !matches!(journal.status(wanted, now_ms)?, Status::Absent | Status::Mismatch) {
+                    return Ok(Some(number));
+                }
+            }
+            Ok(None)
+        };
+        self.shared.step(&self.shared.parts.journal, look).await
     }
 
     fn let_in(&self, request: &Request, own_name: &str) -> Result<Place, Refusal> {

@@ -23,9 +23,14 @@ fn a_server_that_says_nothing_keeps_nobody_from_another() {
     assert_eq!(text(&called["result"]), "here");
     let hello = callers.ask_of(alice, "server/discover", "", json!({}), json!({}));
     assert!(hello["result"]["capabilities"]["tools"].is_object(), "{hello}");
-    // What nobody has is unknown, and not only late.
+    // What nobody is known to have may be its own.
     let unknown = callers.ask(alice, "nothing", json!({"arguments": {}}));
-    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    assert_eq!(reason(&unknown), "unreachable", "{unknown}");
+}
+
+/// Why a call was not made.
+fn reason(answer: &Value) -> &Value {
+    &answer["result"]["_meta"]["dev.handback/reason"]
 }
 
 #[test]
@@ -67,11 +72,21 @@ fn nothing_is_called_as_if_another_server_had_it() {
         let called = callers.ask(alice, name, json!({"arguments": {}}));
         assert_eq!(text(&called["result"]), "learnt before", "{called}");
     }
-    for name in ["shop__wipe", "evil__shop__wipe", "handback__read"] {
+    for name in ["evil__shop__wipe", "handback__read"] {
         assert!(!has(bob, name), "{name}");
         let refused = callers.ask(bob, name, json!({"arguments": {}}));
         assert_eq!(refused["error"]["code"], -32602, "{name}: {refused}");
     }
+    // By the name of its server and its own, it is that server's.
+    let calls = |upstream: &str| {
+        let labels = format!("{{upstream=\"{upstream}\",outcome=\"answered\"}}");
+        callers.number(&format!("handback_upstream_calls_total{labels}"))
+    };
+    let before = (calls("evil"), calls("shop"));
+    assert!(!has(bob, "shop__wipe"));
+    let called = callers.ask(bob, "shop__wipe", json!({"arguments": {}}));
+    assert_eq!(text(&called["result"]), "learnt before", "{called}");
+    assert_eq!((calls("evil"), calls("shop")), (before.0, before.1 + 1));
     assert!(has(bob, "wipe") && has(bob, "shop__append"));
     // Also where there is no other one but ours.
     let callers = Callers::before(&[("up", "both has:handback__read")], "");
@@ -113,6 +128,105 @@ fn a_call_is_the_same_under_the_new_name_of_its_tool() {
     let other = callers.ask(&callers.alice, "b__append", call);
     assert!(other["result"]["_meta"]["dev.handback/replayed"].is_null(), "{other}");
     assert_eq!(callers.world.effects("append").len(), 2);
+}
+
+/// Whether an answer is that of an earlier try.
+fn is_replayed(answer: &Value) -> bool {
+    answer["result"]["_meta"]["dev.handback/replayed"] == true
+}
+
+#[test]
+fn a_call_is_made_once_whatever_its_name_means_by_then() {
+    let callers = Callers::before(&[("a", "newest has:mine")], "");
+    let call = |key: &str| json!({"arguments": {"text": "x"}, "_meta": {KEY: key}});
+    callers.ask(&callers.alice, "append", call("k"));
+    callers.ask(&callers.alice, "mine", call("k"));
+    assert_eq!(callers.world.effects("append").len(), 1);
+    // The one that made it says nothing any more, and another one has the name.
+    let callers = callers.now_before(&[("a", "newest brief"), ("b", "newest")]);
+    for name in ["append", "a__append", "mine", "a__mine"] {
+        let again = callers.ask(&callers.alice, name, call("k"));
+        assert!(is_replayed(&again), "{name}: {again}");
+    }
+    assert_eq!(callers.world.effects("append").len(), 1);
+    // What was not made is nobody's, until it is known what the first one has.
+    let unknown = callers.ask(&callers.alice, "mine", call("other"));
+    assert_eq!(reason(&unknown), "unreachable", "{unknown}");
+    // Another caller, key or text is another call.
+    let other = callers.ask(&callers.bob, "append", call("k"));
+    assert!(!is_replayed(&other) && text(&other["result"]) == "appended", "{other}");
+    let made = callers.ask(&callers.alice, "append", call("l"));
+    assert!(!is_replayed(&made) && text(&made["result"]) == "appended", "{made}");
+    assert_eq!(callers.world.effects("append").len(), 3);
+    // Both have it, so that the name means neither.
+    let callers = callers.now_before(&[("a", "newest"), ("b", "newest")]);
+    for (name, key) in [("append", "k"), ("a__append", "k"), ("append", "l"), ("b__append", "l")] {
+        let again = callers.ask(&callers.alice, name, call(key));
+        assert!(is_replayed(&again), "{name} {key}: {again}");
+    }
+    // In a session of an older client as well.
+    let session = callers.begin(&callers.alice);
+    let params = json!({"name": "append", "arguments": {"text": "x"}, "_meta": {KEY: "k"}});
+    let again = callers.ask_in(&callers.alice, &session, "tools/call", params);
+    assert!(is_replayed(&again), "{again}");
+    assert_eq!(callers.world.effects("append").len(), 3);
+    let unknown = callers.ask(&callers.alice, "append", call("new"));
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+}
+
+#[test]
+fn what_is_denied_is_as_what_is_not_known_yet() {
+    let rules = "[[permissions.rules]]\ndeny = [\"wipe\"]\nsubjects = [\"bob\"]\n";
+    for others in [&[][..], &[("b", "newest has:wipe")]] {
+        let first = [&[("a", "newest has:wipe has:mine")][..], others].concat();
+        let callers = Callers::before(&first, rules);
+        let call = json!({"arguments": {}, "_meta": {KEY: "k"}});
+        let made = callers.ask(&callers.bob, "mine", call.clone());
+        assert_eq!(text(&made["result"]), "learnt before", "{made}");
+        let callers = callers.now_before(&[&[("a", "newest brief")][..], others].concat());
+        let again = callers.ask(&callers.bob, "mine", call.clone());
+        assert!(is_replayed(&again), "{again}");
+        let unknown = callers.ask(&callers.bob, "never", call.clone());
+        assert_eq!(reason(&unknown), "unreachable", "{unknown}");
+        for name in ["wipe", "b__wipe", "a__wipe"] {
+            assert_eq!(callers.ask(&callers.bob, name, call.clone()), unknown, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_tool_goes_by_its_server_in_any_case() {
+    let callers = Callers::before(&[("a", "newest has:mine"), ("b", "newest")], "");
+    let alice = callers.alice.as_str();
+    assert!(!callers.tools(alice).iter().any(|name| name == "a__mine"));
+    let called = callers.ask(alice, "a__mine", json!({"arguments": {}}));
+    assert_eq!(text(&called["result"]), "learnt before", "{called}");
+    for name in ["b__mine", "c__mine", "a__b__append"] {
+        let unknown = callers.ask(alice, name, json!({"arguments": {}}));
+        assert_eq!(unknown["error"]["code"], -32602, "{name}: {unknown}");
+    }
+}
+
+#[test]
+fn a_name_that_another_one_gets_is_not_there_twice() {
+    let callers = Callers::before(&[("a", "newest has:mine"), ("b", "newest")], "");
+    let alice = callers.alice.as_str();
+    assert!(callers.tools(alice).iter().any(|name| name == "mine"));
+    for name in ["mine", "a__look", "mcp_aql_read"] {
+        callers.ask(alice, "b__learn", json!({"arguments": {"name": name}}));
+    }
+    let mut tools = callers.tools(alice);
+    for name in ["b__mine", "b__a__look", "mcp_aql_read", "handback__mcp_aql_read"] {
+        assert!(tools.iter().any(|known| known == name), "{name}: {tools:?}");
+    }
+    tools.sort_unstable();
+    let all = tools.len();
+    tools.dedup();
+    assert_eq!(tools.len(), all, "{tools:?}");
+    // The first page was given before anything new was seen.
+    let tools = callers.tools(alice);
+    assert!(tools.iter().any(|name| name == "a__mine"), "{tools:?}");
+    assert!(tools.iter().all(|name| name != "mine"), "{tools:?}");
 }
 
 #[test]
@@ -193,13 +307,13 @@ fn a_tool_that_is_new_is_found() {
     let callers = Callers::before(&[("a", "both"), ("b", "mute")], "");
     let alice = callers.alice.as_str();
     let unknown = callers.ask(alice, "news", json!({"arguments": {}}));
-    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    assert_eq!(reason(&unknown), "unreachable", "{unknown}");
     let learnt = callers.ask(alice, "learn", json!({"arguments": {"name": "news"}}));
     assert_eq!(text(&learnt["result"]), "learnt");
     let begun = Instant::now();
     loop {
         let called = callers.ask(alice, "news", json!({"arguments": {}}));
-        if called["error"].is_null() {
+        if reason(&called).is_null() {
             assert_eq!(text(&called["result"]), "learnt before");
             return;
         }

@@ -1,0 +1,209 @@
+//! What a name means that upstreams may have had otherwise before.
+//!
+//! Which upstream a plain name means depends on what the others have, and so on who has answered yet. A
+//! call with a key is found whatever it means now: what a client calls `N` was something of that name
+//! at some upstream, or, if `N` begins like one of them, what is called like the rest there. So there
+//! are few places where it can be recorded, and it is looked for at all of them. If it is at another
+//! one than the name means now, it gets its answer from there, and is not made.
+
+use handback_token::{ArgsFingerprint, Operation};
+use handback_tool::{Candidates, Refusal, is_relayed_name, relayed_rest};
+
+use crate::catalog::{Catalog, OWN, Tool};
+use crate::gateway::Gateway;
+use crate::lists::List;
+use crate::options::ToolNames;
+use crate::talk::Talk;
+use crate::upstream::{Answer, LineError};
+use crate::words;
+
+/// Where a call goes.
+pub(crate) struct Target {
+    pub(crate) which: usize,
+    /// Its name there, if that is another one.
+    pub(crate) renamed: Option<String>,
+    pub(crate) tool: Option<Tool>,
+    /// The name means something else now, or nothing: it was made there, and is not made again.
+    pub(crate) is_recorded_only: bool,
+}
+
+impl Target {
+    fn at(which: usize) -> Self {
+        Self { which, renamed: None, tool: None, is_recorded_only: false }
+    }
+
+    /// Where something was made that is called `shown` here.
+    pub(crate) fn recorded(which: usize, own_name: &str, shown: &str) -> Self {
+        let renamed = (own_name != shown).then(|| own_name.to_owned());
+        Self { renamed, is_recorded_only: true, ..Self::at(which) }
+    }
+
+    /// The name there of what is called `shown` here.
+    pub(crate) fn own_name<'a>(&'a self, shown: &'a str) -> &'a str {
+        self.renamed.as_deref().unwrap_or(shown)
+    }
+
+    /// The names of what is called `shown` here.
+    pub(crate) fn names<'a>(&'a self, gateway: &'a Gateway, shown: &'a str) -> ToolNames<'a> {
+        ToolNames { shown, own: self.own_name(shown), upstream: gateway.name_of(self.which) }
+    }
+}
+
+impl Gateway {
+    /// Where a call goes. What a caller may not use is refused later, like what is not there.
+    pub(crate) async fn target(
+        &self,
+        talk: &Talk,
+        operation: Operation,
+        name: &str,
+    ) -> Option<Target> {
+        let straight = |which| Some(Target::at(which));
+        if operation == Operation::Read {
+            let which = self.has_resource(talk, name).await?;
+            return straight(which);
+        }
+        let registry = self.pipeline().registry();
+        let has_unlisted = self.has_unlisted();
+        // The common case is decided without a look at any list.
+        if has_unlisted
+            && registry.named(&talk.caller, operation, name).is_none()
+            && !name.starts_with(OWN)
+            && !is_relayed_name(self.name_of(0), name)
+        {
+            return straight(0);
+        }
+        let target = match self.found(talk, |catalog| listed(catalog, operation, name)).await {
+            Some(target) => target,
+            None if has_unlisted => return straight(0),
+            // It may be new.
+            None => listed(&*self.recent_catalog(talk).await, operation, name)?,
+        };
+        // What is ours would be refused in words of its own.
+        let is_found = target.which != self.own() || {
+            let own = target.names(self, name).own;
+            registry.named(&talk.caller, operation, own).is_some()
+        };
+        is_found.then_some(target)
+    }
+
+    /// Whether what is not listed may be there: the only server behind may have it. Where some may not
+    /// use what others may, nothing is: the server would answer in its own words, by which what is
+    /// denied could be told from what is not there.
+    pub(crate) fn has_unlisted(&self) -> bool {
+        self.own() == 1 && self.pipeline().registry().is_same_for_all()
+    }
+
+    /// What a name may have meant: upstreams, and the names there.
+    fn meant(&self, operation: Operation, name: &str) -> Vec<(usize, String)> {
+        let mut meant = Vec::new();
+        for which in 0..self.own() {
+            meant.push((which, name.to_owned()));
+            // Resources have no other name.
+            let rest = relayed_rest(self.name_of(which), name);
+            meant.extend(
+                rest.filter(|_| operation != Operation::Read).map(|rest| (which, rest.to_owned())),
+            );
+        }
+        meant
+    }
+
+    /// Where a call with a key goes. If it was made elsewhere than its name means now, it gets its answer
+    /// from there.
+    pub(crate) async fn target_of_key(
+        &self,
+        talk: &Talk,
+        (operation, name): (Operation, &str),
+        (key, given): (&str, ArgsFingerprint),
+        found: Option<Target>,
+    ) -> Result<Option<Target>, Refusal> {
+        let now = found.as_ref().map(|target| (target.which, target.own_name(name).to_owned()));
+        let mut meant = self.meant(operation, name);
+        meant.retain(|place| Some(place) != now.as_ref());
+        if let Some(now) = now.filter(|(which, _)| *which != self.own()) {
+            meant.insert(0, now);
+        }
+        let candidates = self.candidates(talk, operation, key, given, &meant);
+        let recorded = self.pipeline().first_recorded(&candidates).await?;
+        let place = recorded.and_then(|number| meant.get(number));
+        Ok(match (place, found) {
+            (Some((which, own_name)), Some(found))
+                if *which == found.which && own_name == found.own_name(name) =>
+            {
+                Some(found)
+            }
+            (Some((which, own_name)), _) => Some(Target::recorded(*which, own_name, name)),
+            (None, found) => found,
+        })
+    }
+
+    /// Where else than at its target a call may be recorded. It is looked for there once more when it is
+    /// recorded itself: of two that begin at once, to whom the name means different upstreams, one sees the
+    /// other.
+    pub(crate) fn elsewhere(
+        &self,
+        talk: &Talk,
+        (operation, name): (Operation, &str),
+        (key, given): (&str, ArgsFingerprint),
+        target: &Target,
+    ) -> Option<Candidates> {
+        let mut meant = self.meant(operation, name);
+        meant.retain(|(which, own)| *which != target.which || own != target.own_name(name));
+        (!meant.is_empty()).then(|| self.candidates(talk, operation, key, given, &meant))
+    }
+
+    fn candidates(
+        &self,
+        talk: &Talk,
+        operation: Operation,
+        key: &str,
+        given: ArgsFingerprint,
+        meant: &[(usize, String)],
+    ) -> Candidates {
+        let place =
+            |(which, name): &(usize, String)| (self.name_of(*which).to_owned(), name.clone());
+        Candidates {
+            principal: talk.caller.principal().clone(),
+            operation,
+            key: key.to_owned(),
+            given,
+            places: meant.iter().map(place).collect(),
+        }
+    }
+
+    /// The answer about what nobody is known to have, and so about what is denied: as long as an
+    /// upstream has never said what it has, it may have it.
+    pub(crate) async fn unknown(&self, talk: &Talk, operation: Operation) -> Answer {
+        let Some(which) = self.unlisted(talk, operation).await else {
+            return words::refusal(talk.era, &Refusal::NotFound);
+        };
+        let why = LineError::Unreachable(String::new());
+        if operation != Operation::Call {
+            return words::unanswered(self.name_of(which), &why);
+        }
+        let (message, reason) = words::unanswered_words(self.name_of(which), &why);
+        words::tool_error(talk.era, &message, reason)
+    }
+
+    /// The first upstream that has never said what it has of this.
+    pub(crate) async fn unlisted(&self, talk: &Talk, operation: Operation) -> Option<usize> {
+        let lists: &[List] = match operation {
+            Operation::Call => &[List::Tools],
+            Operation::Prompt => &[List::Prompts],
+            _ => &[List::Resources, List::Templates],
+        };
+        let catalog = self.catalog(talk).await;
+        lists.iter().find_map(|list| catalog.unlisted(*list))
+    }
+}
+
+/// Where something goes that is listed.
+fn listed(catalog: &Catalog, operation: Operation, name: &str) -> Option<Target> {
+    let renamed = |own_name: &str| (own_name != name).then(|| own_name.to_owned());
+    if operation == Operation::Call {
+        let tool = catalog.tool(name)?;
+        let renamed = renamed(&tool.name);
+        return Some(Target { renamed, tool: Some(tool.clone()), ..Target::at(tool.which) });
+    }
+    let (which, own_name) = catalog.prompt(name)?;
+    Some(Target { renamed: renamed(own_name), ..Target::at(which) })
+}
