@@ -10,9 +10,10 @@ use handback_store::held::NewValue;
 use handback_store::journal::{InstanceId, Journal};
 use handback_token::{Operation, Reason, args_fingerprint};
 use handback_tool::{
-    CallJournal, Claim, Entered, Refusal, Relay, Relayed, Request, Surface, ToolClass,
+    CallJournal, Candidates, Claim, Entered, Refusal, Relay, Relayed, Request, Surface, ToolClass,
 };
 use serde_json::json;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Bench, START_MS, alice, asked, bob};
@@ -92,6 +93,53 @@ async fn the_record_under_a_key_of_the_gateway_can_be_taken_away() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("it is still there");
+}
+
+#[tokio::test]
+async fn a_call_is_found_wherever_it_was_made() {
+    let bench = Bench::new();
+    make(&mut enter(&bench, alice()).await, "k", None).await.unwrap();
+    let candidates = |caller: Caller, key: &str, places: &[(&str, &str)]| Candidates {
+        principal: caller.principal().clone(),
+        operation: Operation::Call,
+        key: key.to_owned(),
+        given: args_fingerprint(&json!({})),
+        places: places.iter().map(|(up, name)| ((*up).to_owned(), (*name).to_owned())).collect(),
+    };
+    let first = async |candidates| bench.pipeline.first_recorded(&candidates).await;
+    let places = [("vp", "ask"), ("up", "other"), ("up", "ask"), ("up", "ask")];
+    assert_eq!(first(candidates(alice(), "k", &places)).await, Ok(Some(2)));
+    assert_eq!(first(candidates(alice(), "k", &places[..2])).await, Ok(None));
+    assert_eq!(first(candidates(alice(), "l", &places)).await, Ok(None));
+    assert_eq!(first(candidates(bob(), "k", &places)).await, Ok(None));
+    let given = args_fingerprint(&json!({"with": "others"}));
+    let other = Candidates { given, ..candidates(alice(), "k", &places) };
+    assert_eq!(first(other).await, Ok(None), "it is another call");
+    // One that is under way is found as well.
+    let mut entered = enter(&bench, alice()).await;
+    entered.keyed("m".to_owned());
+    let claim = Claim {
+        given: args_fingerprint(&json!({})),
+        round: None,
+        is_single_use: false,
+        class: ToolClass::Unknown,
+        journal: None,
+    };
+    let (begins, begun) = oneshot::channel();
+    let (goes_on, waits) = oneshot::channel::<()>();
+    let work = async move {
+        begins.send(()).unwrap();
+        waits.await.unwrap();
+        let json = Bytes::from_static(b"{}");
+        Ok(Relayed { json, is_error: false, round: None, reason: None })
+    };
+    let looks = async {
+        begun.await.unwrap();
+        assert_eq!(first(candidates(alice(), "m", &places)).await, Ok(Some(2)));
+        goes_on.send(()).unwrap();
+    };
+    let (made, ()) = tokio::join!(entered.make(Some(claim), LONG, Box::pin(work)), looks);
+    assert!(!made.unwrap().is_replay);
 }
 
 #[tokio::test]
