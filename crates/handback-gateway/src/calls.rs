@@ -142,12 +142,12 @@ impl Gateway {
             && let Ok(given) = given(arguments, &params)
         {
             let (what, key) = ((operation, name.as_str()), (key.as_str(), given));
-            target = match self.target_of_key(talk, what, key, target).await {
+            target = match Box::pin(self.target_of_key(talk, what, key, target)).await {
                 Ok(target) => target,
                 Err(refusal) => return words::refusal(talk.era, &refusal),
             };
         }
-        let Some(target) = target else { return self.unknown(talk, operation).await };
+        let Some(target) = target else { return Box::pin(self.unknown(talk, operation)).await };
         if target.which == self.own() {
             return self.call_own(talk, &question, (&name, &target), &params, cancel).await;
         }
@@ -187,7 +187,7 @@ impl Gateway {
         };
         let mut entered = match self.pipeline().enter(relay).await {
             Ok(entered) => entered,
-            Err(Refusal::NotFound) => return self.unknown(talk, operation).await,
+            Err(Refusal::NotFound) => return Box::pin(self.unknown(talk, operation)).await,
             Err(refusal) => return words::refusal(talk.era, &refusal),
         };
         is_in.into_iter().for_each(Notify::notify_one);

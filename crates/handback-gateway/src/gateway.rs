@@ -675,7 +675,7 @@ impl Gateway {
     /// Answers a question that is no call, and that was let in.
     async fn answer(&self, talk: &Talk, question: Question<'_>) -> Answer {
         if let Some(list) = List::of_method(question.method) {
-            return self.list(talk, &question, list).await;
+            return Box::pin(self.list(talk, &question, list)).await;
         }
         match question.method {
             "resources/subscribe" | "resources/unsubscribe" => {
@@ -683,7 +683,10 @@ impl Gateway {
             }
             "completion/complete" => self.complete(talk, question).await,
             "server/discover" => self.discover(talk, question).await,
-            "subscriptions/listen" if talk.era == Era::Modern => self.listen(talk, question).await,
+            "subscriptions/listen" if talk.era == Era::Modern => {
+                // It is large, and made rarely.
+                Box::pin(self.listen(talk, question)).await
+            }
             "logging/setLevel" => self.everywhere(talk, question).await,
             method if method.starts_with("tasks/") => self.task(talk, question).await,
             _ if self.own() == 1 => self.pass(talk, 0, &question, question.params_bytes()).await,

@@ -62,8 +62,14 @@ pub(crate) struct Wishes<'a> {
 }
 
 /// Whether a server that was asked for these resources may tell of one: it may be a part of one of them.
+/// What only begins like one, as `x:both` begins like `x:b`, is another one.
 pub(crate) fn is_asked_for(uris: &[String], uri: &str) -> bool {
-    uris.iter().any(|known| uri.starts_with(known.as_str()))
+    let is_part_of = |known: &String| {
+        uri.strip_prefix(known.as_str()).is_some_and(|rest| {
+            rest.is_empty() || known.ends_with('/') || rest.starts_with(['/', '?', '#'])
+        })
+    };
+    uris.iter().any(is_part_of)
 }
 
 /// A task of an upstream that its caller wants to hear of.
@@ -366,7 +372,7 @@ mod tests {
         for uri in ["db://a", "db://a/1", "db://b/2"] {
             assert!(is_asked_for(&uris, uri), "{uri}");
         }
-        for uri in ["db://", "db://b", "db://c", "x:db://a", ""] {
+        for uri in ["db://", "db://b", "db://c", "db://ab", "x:db://a", ""] {
             assert!(!is_asked_for(&uris, uri), "{uri}");
         }
         assert!(!is_asked_for(&[], "db://a"));

@@ -49,7 +49,8 @@ pub(super) struct Events {
     limits: Arc<Limits>,
     /// The question that is answered here, if one is.
     asked: Option<u64>,
-    has_ended: bool,
+    /// Nothing more comes: what is given from then on may be cut off.
+    pub(super) has_ended: bool,
     /// The id of the last event: from where on the stream can be resumed.
     pub(super) last: Option<HeaderValue>,
     /// How long to wait before that.
