@@ -21,17 +21,17 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::calls::says;
 use crate::catalog::member;
 use crate::complete::completed;
 use crate::gateway::REVISION;
 use crate::listening::{LISTS, UPDATED};
-use crate::relay::{Ear, relayed};
+use crate::relay::{Ear, NOT_ASKED, relayed};
 use crate::session::{CANCELLED, Session};
 use crate::talk::{Talk, ToClient};
-use crate::upstream::{Answer, Ask, HEARD_MAX, Heard, Line, LineError, Raw};
+use crate::upstream::{Answer, Ask, DEAF_AFTER, HEARD_MAX, Heard, Line, LineError, Raw};
 use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// How a server tells what it logs.
@@ -378,28 +378,37 @@ async fn waited(
     loop {
         let heard = tokio::select! {
             biased;
-            Some(heard) = call.heard.recv() => heard,
             answer = &mut call.answer => {
+                // What came before it goes before it; but a client that is slow to take that gets its
+                // answer.
+                let until = Instant::now() + DEAF_AFTER;
+                while let Ok(heard) = call.heard.try_recv() {
+                    ear.is_deaf |= Instant::now() >= until;
+                    match heard {
+                        Heard::Notification { method, params } => {
+                            told(&mut ear, &talk, (&client, &around), method, params).await;
+                        }
+                        // It did not wait for what comes of that.
+                        Heard::Request { id, .. } => {
+                            let error = words::error(METHOD_NOT_FOUND, NOT_ASKED, None);
+                            let _ = line.answer(id, Err(error)).await;
+                        }
+                    }
+                }
                 return match answer {
                     Ok(answer) => Ok(completed(answer?).await),
                     Err(_) => Err(LineError::Lost),
                 };
             }
+            Some(heard) = call.heard.recv() => heard,
         };
         match heard {
-            // What it takes back was answered, or the call is parked by it.
-            Heard::Notification { method, .. } if method == CANCELLED => {}
-            Heard::Notification { method, params } if is_of_change(&method) => {
-                (around.listeners)(method, params);
-            }
             Heard::Notification { method, params } => {
-                if method != LOGGED || client.wants_logged(params.as_deref()) {
-                    ear.tell(&talk, ToClient::Notification { method, params }).await;
-                }
+                told(&mut ear, &talk, (&client, &around), method, params).await;
             }
             Heard::Request { id, method, params } => {
                 if !client.can_be_asked(&method) {
-                    let error = words::error(METHOD_NOT_FOUND, "the client cannot be asked", None);
+                    let error = words::error(METHOD_NOT_FOUND, NOT_ASKED, None);
                     line.answer(id, Err(error)).await.map_err(begun)?;
                     continue;
                 }
@@ -417,6 +426,23 @@ async fn waited(
                 }
             }
         }
+    }
+}
+
+/// What an older server says on the stream of a call, to whom it is for.
+async fn told(
+    ear: &mut Ear,
+    talk: &Talk,
+    (client, around): (&SaidOfClient, &Around<'_>),
+    method: String,
+    params: Option<Bytes>,
+) {
+    if method == CANCELLED {
+        // What it takes back was answered, or the call is parked by it.
+    } else if is_of_change(&method) {
+        (around.listeners)(method, params);
+    } else if method != LOGGED || client.wants_logged(params.as_deref()) {
+        ear.tell(talk, ToClient::Notification { method, params }).await;
     }
 }
 

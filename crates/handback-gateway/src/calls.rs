@@ -14,7 +14,7 @@ use handback_token::{ArgsFingerprint, Operation, args_fingerprint_of_text};
 use handback_tool::metrics::{UpstreamMetrics, UpstreamOutcome};
 use handback_tool::{
     Candidates, Claim, Entered, Failure, Made, Passing, Refusal, Relay, Relayed, RoundOpened,
-    Surface, ToolClass,
+    Surface, ToolClass, is_relayed_name,
 };
 use memchr::memmem;
 use rand::RngExt as _;
@@ -137,7 +137,7 @@ impl Gateway {
         let mut target = self.target(talk, operation, &name).await;
         // Whose the name is may have changed since the first try. The state of a round says whose it is.
         if let Some(key) = &key
-            && (self.own() > 1 || target.is_none())
+            && (self.own() > 1 || target.is_none() || is_relayed_name(self.name_of(0), &name))
             && params.get("requestState").is_none()
             && let Ok(given) = given(arguments, &params)
         {
@@ -425,7 +425,8 @@ impl Gateway {
         {
             passing = passed;
             if talk.has_headers
-                && let Some(tool) = self.catalog(talk).await.tool(&asked.name)
+                && let Some(tool) =
+                    self.catalog(talk).await.tool_of(asked.target.which, asked.own_name())
             {
                 let moved = tool.mirrored.moved(headers, (arguments, &resolved));
                 headers = moved.map_err(|error| Refusal::BadArguments(error.to_string()))?;
@@ -451,7 +452,8 @@ impl Gateway {
             return Ok(None);
         }
         let catalog = self.catalog(talk).await;
-        let schema = catalog.tool(&asked.name).map_or(Schema::None, |tool| tool.input.clone());
+        let tool = catalog.tool_of(asked.target.which, asked.own_name());
+        let schema = tool.map_or(Schema::None, |tool| tool.input.clone());
         let is_unusable = schema.is_unusable();
         let options = self.options();
         let (owner, held) = (talk.caller.principal().clone(), entered.held().clone());

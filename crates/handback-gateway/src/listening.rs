@@ -53,6 +53,10 @@ pub(crate) const LISTS: [(&str, &str, &str); 3] = [
 pub(crate) const RESOURCES: &str = "resourceSubscriptions";
 pub(crate) const UPDATED: &str = "notifications/resources/updated";
 
+/// What waits for those who listen to a line of the older era. Who is further behind has missed something,
+/// and listens anew.
+const SAID_MAX: usize = 1_024;
+
 /// What an older server says on the line of one caller, and what is followed there. Clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
@@ -62,7 +66,7 @@ pub(crate) struct Told {
 
 impl Told {
     pub(crate) fn new() -> Self {
-        let (said, _) = broadcast::channel(WAITING_MAX);
+        let (said, _) = broadcast::channel(SAID_MAX);
         Self { said, followed: Arc::default() }
     }
 
@@ -170,7 +174,10 @@ pub(crate) async fn pass_on(mut heard: mpsc::Receiver<OnLine>, told: Told, chang
         if method.ends_with("/list_changed") {
             changed();
         }
-        told.say(method, params);
+        // Nobody listens to anything else, and it would be in the way.
+        if method == UPDATED || LISTS.iter().any(|(.., told)| *told == method) {
+            told.say(method, params);
+        }
     }
 }
 

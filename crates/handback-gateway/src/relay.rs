@@ -1,6 +1,7 @@
 //! One question to an upstream, and what its client hears until the answer is there.
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::session::{Beside, Session};
 use crate::talk::{Talk, ToClient};
@@ -9,7 +10,7 @@ use crate::wishes::is_of_task;
 use crate::words::{self, METHOD_NOT_FOUND};
 
 /// What a server is told whose question reaches nobody.
-const NOT_ASKED: &str = "the client cannot be asked";
+pub(crate) const NOT_ASKED: &str = "the client cannot be asked";
 
 /// Asks, and passes on what comes before the answer.
 pub(crate) async fn relayed(talk: Talk, line: Line, mut ask: Ask) -> Result<Answer, LineError> {
@@ -26,17 +27,20 @@ pub(crate) async fn relayed(talk: Talk, line: Line, mut ask: Ask) -> Result<Answ
     let answered = loop {
         tokio::select! {
             biased;
+            answered = &mut asked => break answered,
             Some(heard) = heard.recv() => if is_for_client(&heard) {
                 ear.pass_on(&talk, &line, heard).await;
             },
-            answered = &mut asked => break answered,
         }
         // Who listens believes to hear everything.
         if listens && ear.is_deaf {
             return Err(LineError::Lost);
         }
     };
+    // What came before it goes before it; but a client that is slow to take that gets its answer.
+    let until = Instant::now() + DEAF_AFTER;
     while let Ok(heard) = heard.try_recv() {
+        ear.is_deaf |= Instant::now() >= until;
         if is_for_client(&heard) {
             ear.pass_on(&talk, &line, heard).await;
         }

@@ -304,7 +304,9 @@ impl Drop for Waiting {
         if let Some(tried) = tried.filter(|tried| tried.tried.number == self.number) {
             tried.waiting = tried.waiting.saturating_sub(1);
             // What was not made is not remembered for as long as it might have taken.
-            if self.begins_window || until < tried.tried.until {
+            // As long as it is under way, it is known for as long as it may take.
+            let is_over = tried.waiting == 0;
+            if self.begins_window || (is_over && until < tried.tried.until) {
                 tried.tried.until = until;
                 self.retries.0.tries.put(self.name, tried.tried);
             }

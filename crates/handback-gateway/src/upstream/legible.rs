@@ -83,7 +83,8 @@ impl Object {
         match name {
             b"jsonrpc" => self.has_version = true,
             b"result" | b"error" => self.has_outcome = true,
-            b"method" => self.asks = true,
+            // Of a broken request, the one may be where the other is not seen.
+            b"method" | b"params" => self.asks = true,
             b"id" if self.ids.len() < IDS_MAX => self.ids.extend(number(value)),
             _ => self.others += 1,
         }
@@ -91,7 +92,14 @@ impl Object {
 
     /// The question that it would answer, if there is one, and one only.
     fn answered(self, is_waiting: impl Fn(u64) -> bool) -> Option<u64> {
-        let is_answer = !self.asks && (self.has_version || (self.has_outcome && self.others == 0));
+        // What a program logs may have the id of what it is about, and even the version.
+        let is_bare = self.others == 0;
+        let looks_so = if self.has_outcome {
+            self.has_version || is_bare
+        } else {
+            self.has_version && is_bare
+        };
+        let is_answer = !self.asks && looks_so;
         let mut waiting = self.ids.into_iter().filter(|id| is_answer && is_waiting(*id));
         let first = waiting.next()?;
         waiting.all(|other| other == first).then_some(first)
@@ -165,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_names_no_question_ends_none() {
-        let others: [&[u8]; 14] = [
+        let others: [&[u8]; 16] = [
             b"",
             b"\"id\":5,",
             b"5",
@@ -179,6 +187,9 @@ mod tests {
             // What a program logs.
             br#"{"level":"info","id":5,"message":"a request came"}"#,
             br#"{"level":"error","id":5,"error":"it failed"}"#,
+            br#"{"level":30,"jsonrpc":"2.0","id":5,"msg":"a request was answered"}"#,
+            // A request of its own.
+            br#"{"jsonrpc":"2.0","id":5,"params":{"x":[},"method":"ping"}"#,
             // Of two nobody knows which.
             br#"{"jsonrpc":"2.0","id":5,"id":6,"result":{}}"#,
             br#"[[{"jsonrpc":"2.0","id":5,"result":{}}]]"#,
