@@ -16,6 +16,8 @@
 //! | `relay` | one question to it, and what its client hears meanwhile |
 //! | `mirror` | arguments that go in headers as well |
 //! | `catalog`, `lists` | what upstreams have, under which names |
+//! | `late` | who did not say what it has in time, and is not waited for again |
+//! | `names` | what a called name means, and may have meant before |
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `completion` | what completes their arguments |
 //! | `slow` | calls that become tasks |
