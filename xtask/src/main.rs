@@ -10,6 +10,7 @@ mod bench;
 mod config;
 mod fuzz;
 mod gateway;
+mod house;
 mod links;
 mod lock;
 mod mcp;
@@ -26,6 +27,7 @@ mod streams;
 mod test;
 mod tools;
 mod tree;
+mod wounds;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,8 @@ Usage: cargo xtask COMMAND
 
 Commands:
   test [PHASE…]                  All checks, or only the named phases
+  house [--lower]                Numbers of the phase `house`; --lower records those that fell in
+                                 xtask/ratchet.json; --places MEASURE lists what a measure counts
   fuzz [TARGET] [--seconds N]    Fuzz every target, or one, for N seconds each (default 600)
   mutants token                  Mutation tests of handback-token
   bench tokens                   Measure tokens against their peers, write docs/benchmarks.md
@@ -65,6 +69,7 @@ Commands:
                                  --seed N replays one
   soak kills                     200 kills per test that kills servers: streams, duplexes, calls
   soak held                      Held results of 100 MB and 1 GB, read in every way in little memory
+  soak wounds [NAME…]            Each patch in xtask/wounds takes a fix out again; its test has to fail
   help                           This text
 
 Phases of `test`, in order:
@@ -101,6 +106,7 @@ fn dispatch(args: &[&str]) -> Result<bool> {
     let shell = Shell::new(Config::from_environment()?);
     match args {
         ["test", phases @ ..] => test::run(&shell, phases),
+        ["house", options @ ..] => house::run(&shell, options),
         ["fuzz", options @ ..] => fuzz::run(&shell, options),
         ["mutants", "token"] => mutants::run(&shell),
         ["mutants", ..] => bail!("`mutants` needs the name of what to mutate: `token`"),
@@ -117,8 +123,11 @@ fn dispatch(args: &[&str]) -> Result<bool> {
         ["soak", "streams", rest @ ..] => soak::streams(&shell, rest),
         ["soak", "kills"] => soak::kills(&shell),
         ["soak", "held"] => soak::held(&shell),
+        ["soak", "wounds", names @ ..] => wounds::run(&shell, names),
         ["soak", ..] => {
-            bail!("`soak` takes no arguments, `kills`, `held`, or `streams` with `--seeds N`")
+            bail!(
+                "`soak` takes no arguments, `kills`, `held`, `wounds`, or `streams` with `--seeds N`"
+            )
         }
         [unknown, ..] => bail!("there is no command `{unknown}`"),
         [] => unreachable!("no argument is handled above"),

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::bench;
 use crate::fuzz::{self, Corpus};
 use crate::gateway;
+use crate::house;
 use crate::links;
 use crate::lock;
 use crate::mcp;
@@ -37,9 +38,10 @@ const POSTGRES_URL: &str = "HANDBACK_TEST_POSTGRES";
 const REQUIRED: &str = "HANDBACK_TEST_REQUIRE";
 
 /// The phases in their order.
-const PHASES: [Phase; 18] = [
+const PHASES: [Phase; 19] = [
     Phase { name: "tools", run: tools },
     Phase { name: "fmt", run: fmt },
+    Phase { name: "house", run: house },
     Phase { name: "clippy", run: clippy },
     Phase { name: "services", run: services },
     Phase { name: "unit", run: unit },
@@ -173,6 +175,10 @@ fn fmt(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
         context.cargo(tally, &format!("fmt: {manifest}"), &args);
     }
     Ok(())
+}
+
+fn house(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
+    house::check(context.shell, tally)
 }
 
 fn clippy(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {

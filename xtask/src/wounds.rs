@@ -1,0 +1,160 @@
+//! Fixes taken out again, to see that their tests notice.
+//!
+//! Each `xtask/wounds/NAME.patch` removes one fix. Its first line names the test that has to fail
+//! then: `# test: -p CRATE --test it NAME`, the arguments of `cargo test`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{Counts, Finished, Shell};
+use crate::report::{Tally, print_header};
+
+/// The folder of the patches.
+const PATCHES: &str = "xtask/wounds";
+
+/// The first line of a patch begins with this.
+const HEADER: &str = "# test: ";
+
+/// Seconds for one test with its build. Without its fix a test may hang.
+const SECONDS: &str = "1500";
+
+/// Kibibytes of address space for one test with its build. Without its fix a test may take all memory.
+const ADDRESS_KIB: &str = "12000000";
+
+/// A patch and the test that has to notice it.
+#[derive(Debug)]
+struct Wound {
+    name: String,
+    path: PathBuf,
+    /// The arguments of `cargo test`.
+    test: Vec<String>,
+}
+
+/// `cargo xtask soak wounds [NAME…]`: every test passes as the code is, and fails without its fix.
+pub(crate) fn run(shell: &Shell, names: &[&str]) -> Result<bool> {
+    let wounds = read(&shell.config.root)?;
+    if let Some(unknown) = names.iter().find(|name| wounds.iter().all(|wound| wound.name != **name))
+    {
+        bail!("there is no {PATCHES}/{unknown}.patch");
+    }
+    let tree = checkout(shell)?;
+    let mut tally = Tally::default();
+    for wound in wounds {
+        if !names.is_empty() && !names.contains(&wound.name.as_str()) {
+            continue;
+        }
+        print_header(&wound.name);
+        tally.findings(&format!("wounds: {}", wound.name), reopen(shell, &tree, &wound));
+    }
+    tally.print_problems();
+    println!();
+    Ok(tally.conclude())
+}
+
+/// Patches that do not apply to the checkout any more, or that name no test.
+pub(crate) fn stale(shell: &Shell) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for wound in read(&shell.config.root)? {
+        let mut git = shell.command("git");
+        git.args(["apply", "--check"]).arg(&wound.path);
+        if let Err(error) = shell.read(&mut git) {
+            findings.push(format!("{}: {error:#}", wound.name));
+        }
+    }
+    Ok(findings)
+}
+
+fn read(root: &Path) -> Result<Vec<Wound>> {
+    let folder = root.join(PATCHES);
+    let entries =
+        fs::read_dir(&folder).with_context(|| format!("failed to list {}", folder.display()))?;
+    let mut wounds = Vec::new();
+    for entry in entries {
+        let path = entry.context("failed to list the patches")?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".patch"))
+        else {
+            continue;
+        };
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("failed to read {}", path.display()))?;
+        let test =
+            test_of(&text).with_context(|| format!("{name}.patch has no line `{HEADER}…`"))?;
+        wounds.push(Wound { name: name.to_owned(), test, path: path.clone() });
+    }
+    wounds.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(wounds)
+}
+
+fn test_of(patch: &str) -> Option<Vec<String>> {
+    let words = patch.lines().next()?.strip_prefix(HEADER)?.split_whitespace();
+    let words: Vec<String> = words.map(str::to_owned).collect();
+    (!words.is_empty()).then_some(words)
+}
+
+/// A clone of the last commit. It is kept between runs, so that only what changed is built again.
+fn checkout(shell: &Shell) -> Result<PathBuf> {
+    let tree = shell.config.cache.join("wounds");
+    if !tree.join(".git").is_dir() {
+        let mut clone = shell.command("git");
+        clone.args(["clone", "--quiet"]).arg(&shell.config.root).arg(&tree);
+        shell.read(&mut clone)?;
+    }
+    let head = shell.read(shell.command("git").args(["rev-parse", "HEAD"]))?;
+    git(shell, &tree, &["fetch", "--quiet", &shell.config.root.display().to_string(), "HEAD"])?;
+    git(shell, &tree, &["reset", "--quiet", "--hard", head.trim()])?;
+    Ok(tree)
+}
+
+fn git(shell: &Shell, tree: &Path, args: &[&str]) -> Result<String> {
+    shell.read(shell.command("git").current_dir(tree).args(args))
+}
+
+/// Runs the test with the fix and without it.
+fn reopen(shell: &Shell, tree: &Path, wound: &Wound) -> Result<Vec<String>> {
+    let with = test(shell, tree, wound)?;
+    let counts = Counts::of_cargo_test(&with.log);
+    if !with.success || counts.passed == 0 {
+        return Ok(vec![format!(
+            "with the fix, {} passed and {} failed",
+            counts.passed, counts.failed
+        )]);
+    }
+    let patch = wound.path.display().to_string();
+    git(shell, tree, &["apply", &patch])?;
+    let without = test(shell, tree, wound);
+    git(shell, tree, &["apply", "--reverse", &patch])?;
+    let without = without?;
+    let built = without.log.iter().any(|line| line.trim_start().starts_with("Running "));
+    if !built {
+        return Ok(vec!["without the fix, the code does not build".to_owned()]);
+    }
+    Ok(if without.success {
+        vec!["the test passes without the fix".to_owned()]
+    } else {
+        Vec::new()
+    })
+}
+
+fn test(shell: &Shell, tree: &Path, wound: &Wound) -> Result<Finished> {
+    let mut command = shell.command("bash");
+    let limits = format!("ulimit -v {ADDRESS_KIB}; exec timeout --kill-after=10 {SECONDS} \"$@\"");
+    command.args(["-c", &limits, "bash"]).arg(&shell.config.cargo).arg("test");
+    command.args(&wound.test).current_dir(tree);
+    command.env("CARGO_TARGET_DIR", shell.config.target_dir.join("wounds"));
+    shell.run(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_test_of_a_patch() {
+        let patch = "# test: -p handback-wire --test it wound_a1\ndiff --git a/x b/x\n";
+        assert_eq!(test_of(patch).unwrap(), ["-p", "handback-wire", "--test", "it", "wound_a1"]);
+        assert!(test_of("diff --git a/x b/x\n# test: late\n").is_none());
+        assert!(test_of("# test: \n").is_none());
+    }
+}
