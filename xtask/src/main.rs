@@ -17,6 +17,7 @@ mod mcp;
 mod mutants;
 mod postgres;
 mod process;
+mod published;
 mod readme;
 mod report;
 mod scratch;

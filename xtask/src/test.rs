@@ -15,6 +15,7 @@ use crate::lock;
 use crate::mcp;
 use crate::postgres::Cluster;
 use crate::process::{Shell, Variables};
+use crate::published;
 use crate::readme;
 use crate::report::{Row, Tally, print_header, print_table};
 use crate::sdk::{self, Sdk};
@@ -38,7 +39,7 @@ const POSTGRES_URL: &str = "HANDBACK_TEST_POSTGRES";
 const REQUIRED: &str = "HANDBACK_TEST_REQUIRE";
 
 /// The phases in their order.
-const PHASES: [Phase; 19] = [
+const PHASES: [Phase; 20] = [
     Phase { name: "tools", run: tools },
     Phase { name: "fmt", run: fmt },
     Phase { name: "house", run: house },
@@ -54,6 +55,7 @@ const PHASES: [Phase; 19] = [
     Phase { name: "mcp", run: mcp },
     Phase { name: "sdk", run: sdk },
     Phase { name: "gateway", run: gateway },
+    Phase { name: "published", run: published },
     Phase { name: "fuzz", run: fuzz },
     Phase { name: "bench", run: bench },
     Phase { name: "readme", run: readme },
@@ -287,6 +289,15 @@ fn gateway(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
     let mut clients = Sdk::ALL.to_vec();
     clients.retain(|sdk| context.has(sdk.tool(), &format!("gateway: {}", sdk.name()), tally));
     gateway::check(context.shell, &clients, tally)
+}
+
+fn published(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {
+    for tool in published::TOOLS {
+        if !context.has(tool, "published", tally) {
+            return Ok(());
+        }
+    }
+    published::check(context.shell, tally)
 }
 
 fn fuzz(context: &mut Context<'_>, tally: &mut Tally) -> Result<()> {

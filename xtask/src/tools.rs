@@ -14,6 +14,7 @@ use crate::gateway;
 use crate::mcp;
 use crate::postgres;
 use crate::process::{Finished, Shell};
+use crate::published;
 use crate::report::tail;
 use crate::sdk;
 use crate::streams;
@@ -35,6 +36,14 @@ pub(crate) const VECTORS_VENV: Venv =
 pub(crate) const SDK_VENV: Venv =
     Venv { folder: "sdk-python", requirements: "interop/sdk-python/requirements.txt" };
 
+/// For published servers, and the client that compares them.
+pub(crate) const PUBLISHED_VENV: Venv =
+    Venv { folder: "published-servers", requirements: "interop/published/requirements.txt" };
+
+/// For a published server that needs an older `mcp` than the others.
+pub(crate) const SQLITE_VENV: Venv =
+    Venv { folder: "published-sqlite", requirements: "interop/published/requirements-sqlite.txt" };
+
 /// For the proxy of FastMCP, which the gateway is measured against.
 pub(crate) const FASTMCP_VENV: Venv =
     Venv { folder: "fastmcp", requirements: "bench/gateway/fastmcp/requirements.txt" };
@@ -51,25 +60,32 @@ const NPM_STAMP: &str = "handback-packages.txt";
 /// Read by Debian's package when it is installed.
 const CLUSTER_SETTINGS: &str = "/etc/postgresql-common/createcluster.d";
 
+/// The browser of Debian's package of the same name.
+pub(crate) const CHROMIUM: &str = "chromium";
+
 /// A program that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tool {
+    Browser,
+    BrowserServers,
     Deny,
     FastMcp,
     Fuzz,
     McpSuite,
     Mutants,
     Postgres,
+    PublishedServers,
     Python,
     SdkPython,
     SdkTypeScript,
     Servers,
+    SqliteServer,
     StreamSuite,
 }
 
 impl Tool {
     /// What `cargo xtask test` needs.
-    pub(crate) const OF_TEST: [Self; 9] = [
+    pub(crate) const OF_TEST: [Self; 13] = [
         Self::Deny,
         Self::Fuzz,
         Self::Python,
@@ -79,21 +95,29 @@ impl Tool {
         Self::SdkPython,
         Self::SdkTypeScript,
         Self::Servers,
+        Self::Browser,
+        Self::BrowserServers,
+        Self::PublishedServers,
+        Self::SqliteServer,
     ];
 
     /// The name that reports use.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Browser => "chromium",
+            Self::BrowserServers => "MCP servers for browsers",
             Self::Deny => "cargo-deny",
             Self::FastMcp => "FastMCP",
             Self::Fuzz => "cargo-fuzz",
             Self::McpSuite => "MCP suite",
             Self::Mutants => "cargo-mutants",
             Self::Postgres => "postgresql",
+            Self::PublishedServers => "MCP servers in Python",
             Self::Python => "python environment",
             Self::SdkPython => "MCP client in Python",
             Self::SdkTypeScript => "MCP clients in TypeScript",
             Self::Servers => "MCP servers",
+            Self::SqliteServer => "MCP server for SQLite",
             Self::StreamSuite => "durable-streams suite",
         }
     }
@@ -101,16 +125,20 @@ impl Tool {
     /// Where it comes from if it is not found.
     fn source(self) -> Source {
         match self {
+            Self::Browser => Source::Chromium,
+            Self::BrowserServers => Source::Npm { package: published::NPM_PACKAGE },
             Self::Deny => Source::Cargo { version: "0.20.2" },
             Self::FastMcp => Source::Venv(FASTMCP_VENV),
             Self::Fuzz => Source::Cargo { version: "0.13.2" },
             Self::McpSuite => Source::Npm { package: mcp::PACKAGE },
             Self::Mutants => Source::Cargo { version: "27.1.0" },
-            Self::Postgres => Source::Debian,
+            Self::Postgres => Source::Postgres,
+            Self::PublishedServers => Source::Venv(PUBLISHED_VENV),
             Self::Python => Source::Venv(VECTORS_VENV),
             Self::SdkPython => Source::Venv(SDK_VENV),
             Self::SdkTypeScript => Source::Npm { package: sdk::NPM_PACKAGE },
             Self::Servers => Source::Npm { package: gateway::NPM_PACKAGE },
+            Self::SqliteServer => Source::Venv(SQLITE_VENV),
             Self::StreamSuite => Source::Npm { package: streams::PACKAGE },
         }
     }
@@ -119,8 +147,9 @@ impl Tool {
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Cargo { version: &'static str },
-    Debian,
+    Chromium,
     Npm { package: &'static str },
+    Postgres,
     Venv(Venv),
 }
 
@@ -143,8 +172,9 @@ impl<'a> Tools<'a> {
         let known = self.known.entry(tool).or_insert_with(|| {
             let outcome = match tool.source() {
                 Source::Cargo { version } => ensure_package(shell, tool.name(), version),
-                Source::Debian => ensure_postgres(shell),
+                Source::Chromium => ensure_chromium(shell),
                 Source::Npm { package } => ensure_npm(shell, tool.name(), package),
+                Source::Postgres => ensure_postgres(shell),
                 Source::Venv(venv) => ensure_venv(shell, tool.name(), venv),
             };
             outcome.map_err(|error| format!("{} can not be had: {error:#}", tool.name()))
@@ -192,7 +222,8 @@ pub(crate) fn ensure_peer(
     Ok(program)
 }
 
-fn find(shell: &Shell, name: &str) -> Option<PathBuf> {
+/// A program on the search path.
+pub(crate) fn find(shell: &Shell, name: &str) -> Option<PathBuf> {
     std::env::split_paths(&shell.config.path).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
@@ -260,16 +291,36 @@ fn ensure_postgres(shell: &Shell) -> Result<()> {
         println!("postgresql: {}", found.display());
         return Ok(());
     }
-    if find(shell, "apt-get").is_none() || !shell.is_root()? {
-        bail!("no server is installed (Debian has it in the package postgresql)");
-    }
-    println!("postgresql: installing Debian's package; this takes a minute");
+    installable(shell, "postgresql")?;
     let _no_cluster = NoCluster::new(Path::new(CLUSTER_SETTINGS))
         .with_context(|| format!("failed to write below {CLUSTER_SETTINGS}"))?;
-    apt_get(shell, &["update"])?;
-    apt_get(shell, &["install", "--yes", "--no-install-recommends", "postgresql"])?;
+    install(shell, "postgresql")?;
     postgres::programs(&shell.config.path).context("no server is there after its installation")?;
     Ok(())
+}
+
+fn ensure_chromium(shell: &Shell) -> Result<()> {
+    if find(shell, CHROMIUM).is_none() {
+        install(shell, CHROMIUM)?;
+    }
+    let found = find(shell, CHROMIUM).context("no browser is there after its installation")?;
+    println!("chromium: {}", found.display());
+    Ok(())
+}
+
+/// Only root installs packages of Debian.
+fn installable(shell: &Shell, package: &str) -> Result<()> {
+    if find(shell, "apt-get").is_none() || !shell.is_root()? {
+        bail!("not installed (Debian has the package {package})");
+    }
+    Ok(())
+}
+
+fn install(shell: &Shell, package: &str) -> Result<()> {
+    installable(shell, package)?;
+    println!("{package}: installing Debian's package; this takes a minute");
+    apt_get(shell, &["update"])?;
+    apt_get(shell, &["install", "--yes", "--no-install-recommends", package])
 }
 
 fn apt_get(shell: &Shell, args: &[&str]) -> Result<()> {

@@ -74,8 +74,8 @@ pub(crate) fn types(of: &Crate) -> Vec<Sized> {
 /// The type of an `impl` block, and its functions. An `impl Trait` in a signature has none.
 fn block(code: &str, at: usize) -> Option<(String, usize)> {
     let before = code.get(..at)?.trim_end();
-    if !(before.is_empty() || before.ends_with(['}', ';', ']', '{'])) && !before.ends_with("unsafe")
-    {
+    let starts = before.is_empty() || before.ends_with(['}', ';', ']', '{']);
+    if !starts && !before.ends_with("unsafe") {
         return None;
     }
     let open = body(code, at)?;
