@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use handback_tool::{MAX_RESULT_BYTES, Rate};
+use handback_tool::{MAX_RESULT_BYTES, Rate, Share};
 
 /// Limits of a server. [`Limits::default`] is what suits most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Limits {
     pub header_bytes: usize,
     /// Connections at a time, if the system allows so many files.
     pub connections: usize,
+    /// The part of each limit for all callers that one identified caller may use.
+    pub caller_share: Share,
     /// Calls of tools that one caller may have in flight.
     pub calls_per_caller: usize,
     /// How fast one caller may call tools.
@@ -61,6 +63,7 @@ impl Default for Limits {
             body_bytes: Self::BODY_BYTES,
             header_bytes: Self::HEADER_BYTES,
             connections: Self::CONNECTIONS,
+            caller_share: Share::default(),
             calls_per_caller: Self::CALLS_PER_CALLER,
             call_rate: Rate { per_second: Rate::PER_SECOND, burst: Rate::BURST },
             call_time: Self::CALL_TIME,

@@ -30,6 +30,7 @@ mod registry;
 mod relay;
 mod request;
 mod revoked;
+mod share;
 mod tool;
 
 pub use clock::Clock;
@@ -56,4 +57,5 @@ pub use request::{
     Answer, Arguments, Continuation, MAX_KEY_CHARS, Refusal, Reply, Request, Surface,
 };
 pub use revoked::RevocationWatch;
+pub use share::{Charge, Exhausted, Quota, Share};
 pub use tool::Tool;

@@ -11,7 +11,7 @@ use handback_identity::permissions::{DefaultAccess, Rule};
 use handback_identity::{Glob, Permissions};
 use handback_page::aql;
 use handback_token::{KeyRing, SealerConfig};
-use handback_tool::Rate;
+use handback_tool::{Rate, Share};
 use serde::{Deserialize, Serialize};
 
 use super::error::FileError;
@@ -249,6 +249,8 @@ pub struct LimitSettings {
     pub header_bytes: Within<1_024, 65_536>,
     /// Connections at a time.
     pub connections: Within<1, 1_000_000>,
+    /// One identified caller may use one part in this many of each limit for all callers.
+    pub caller_share: Within<1, 1_000>,
     /// Calls in flight of one caller.
     pub calls_per_caller: Within<1, 100_000>,
     /// Calls of one caller per second, in the long run.
@@ -269,6 +271,7 @@ impl Default for LimitSettings {
             body_bytes: Within::of::<4_194_304>(),
             header_bytes: Within::of::<16_384>(),
             connections: Within::of::<10_000>(),
+            caller_share: Within::of::<{ Share::ONE_IN }>(),
             calls_per_caller: Within::of::<64>(),
             calls_per_second: Within::of::<{ Rate::PER_SECOND }>(),
             calls_burst: Within::of::<{ Rate::BURST }>(),
@@ -508,6 +511,7 @@ impl Settings {
             body_bytes,
             header_bytes,
             connections,
+            caller_share,
             calls_per_caller,
             calls_per_second,
             calls_burst,
@@ -520,6 +524,7 @@ impl Settings {
             body_bytes: body_bytes.size(),
             header_bytes: header_bytes.size(),
             connections: connections.size(),
+            caller_share: Share::one_in(caller_share.get()),
             calls_per_caller: calls_per_caller.size(),
             call_rate: Rate { per_second: calls_per_second.get(), burst: calls_burst.get() },
             call_time: Duration::from_secs(call_time_s.get().into()),
