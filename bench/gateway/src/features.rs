@@ -83,7 +83,8 @@ pub(crate) struct Site<'a> {
 }
 
 impl Site<'_> {
-    fn way(&self, contender: Contender) -> Result<Way> {
+    /// Opens a way to the upstream.
+    pub(crate) fn way(&self, contender: Contender) -> Result<Way> {
         Way::open(contender, self.programs, self.scratch, self.upstream)
     }
 }

@@ -15,6 +15,7 @@ mod args;
 mod caller;
 mod contender;
 mod features;
+mod hop;
 mod report;
 mod sample;
 mod turns;
@@ -57,11 +58,13 @@ fn main() -> Result<()> {
     let levels = levels(&args.callers);
     let (turns, unopened) = runtime.block_on(calls(&args, &there, &levels, upstream.address()));
     let costs = features(&args, &there, &runtime, upstream.address());
+    let hops = hops(&args, &there, &runtime, upstream.address());
     let report = Report {
         turns: &turns,
         contenders: &there,
         levels: &levels,
         costs: costs.as_deref().unwrap_or_default(),
+        hops: hops.as_deref().unwrap_or_default(),
         unopened: &unopened,
         rounds: args.effort.rounds,
         load_before,
@@ -69,7 +72,8 @@ fn main() -> Result<()> {
     };
     let text = report.markdown();
     println!("{text}");
-    let outcome = judge(&turns, &unopened).and_then(|()| costs.map(|_| ()));
+    let outcome =
+        judge(&turns, &unopened).and_then(|()| costs.map(|_| ())).and_then(|()| hops.map(|_| ()));
     if let (Some(path), Ok(())) = (&args.write, &outcome) {
         report::MARKERS.replace(path, &text)?;
         eprintln!("written to {}", path.display());
@@ -141,6 +145,21 @@ fn features(
     };
     let site = Site { programs: &args.programs, scratch: &args.scratch, upstream };
     runtime.block_on(features::measure(site, &effort)).context("the features of Handback")
+}
+
+/// The processor time of large calls, where the features are measured, too.
+fn hops(
+    args: &Args,
+    contenders: &[Contender],
+    runtime: &tokio::runtime::Runtime,
+    upstream: SocketAddr,
+) -> Result<Vec<hop::Cost>> {
+    if args.features.is_none() || !contenders.contains(&Contender::Handback) {
+        return Ok(Vec::new());
+    }
+    let effort = if args.effort.is_smoke { hop::Effort::smoke() } else { hop::Effort::full() };
+    let site = Site { programs: &args.programs, scratch: &args.scratch, upstream };
+    runtime.block_on(hop::measure(site, effort)).context("large calls through Handback")
 }
 
 /// What peers get wrong is in the report; what we get wrong is a failure.

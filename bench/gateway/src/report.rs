@@ -5,6 +5,7 @@ use bench_kit::report::{Aim, Markers, bars, cell, cores, grouped, judged, line, 
 use crate::caller::Era;
 use crate::contender::Contender;
 use crate::features::Cost;
+use crate::hop;
 use crate::sample::{Turns, Value};
 use crate::turns::Level;
 
@@ -37,6 +38,11 @@ medians over the batches of the median within a batch. To hold a result is to ta
 it, and answer with its first page: the time is until that is there, and direct it is until all of it \
 is there.";
 
+const ABOUT_HOPS: &str = "\
+One caller with 2026-07-28 sends large arguments and gets a small result. The time is that of the \
+gateway's process alone, user and system, in all of its threads: the median over the rounds, with the \
+lowest and the highest.";
+
 /// All that was measured.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
@@ -44,6 +50,7 @@ pub(crate) struct Report<'a> {
     pub(crate) contenders: &'a [Contender],
     pub(crate) levels: &'a [Level],
     pub(crate) costs: &'a [Cost],
+    pub(crate) hops: &'a [hop::Cost],
     /// Proxies that did not start, and why.
     pub(crate) unopened: &'a [(Contender, String)],
     pub(crate) rounds: usize,
@@ -101,6 +108,7 @@ impl Report<'_> {
             self.level(&mut out, level);
         }
         self.features(&mut out);
+        self.hops(&mut out);
         out.push_str(MARKERS.end);
         out
     }
@@ -188,6 +196,23 @@ impl Report<'_> {
                 number(more),
             ];
             row(out, &cells);
+        }
+    }
+
+    fn hops(&self, out: &mut String) {
+        if self.hops.is_empty() {
+            return;
+        }
+        line(out, &format!("\n### Hop of a 3 MB call\n\n{ABOUT_HOPS}\n"));
+        line(out, "| arguments | MB | CPU per MB, ms |");
+        line(out, "|---|---|---|");
+        for hop::Cost { name, megabytes, ms_per_mb } in self.hops {
+            let spread = ms_per_mb.map(|spread| {
+                let [median, low, high] =
+                    [spread.median, spread.min, spread.max].map(|ms| grouped(ms, 1));
+                format!("{median} ({low} to {high})")
+            });
+            row(out, &[(*name).to_owned(), grouped(*megabytes, 2), cell(spread)]);
         }
     }
 }
