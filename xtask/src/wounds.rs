@@ -39,14 +39,22 @@ pub(crate) fn run(shell: &Shell, names: &[&str]) -> Result<bool> {
     {
         bail!("there is no {PATCHES}/{unknown}.patch");
     }
+    let wounds: Vec<Wound> =
+        wounds.into_iter().filter(|it| names.is_empty() || names.contains(&&*it.name)).collect();
     let tree = checkout(shell)?;
     let mut tally = Tally::default();
-    for wound in wounds {
-        if !names.is_empty() && !names.contains(&wound.name.as_str()) {
-            continue;
-        }
-        print_header(&wound.name);
-        tally.findings(&format!("wounds: {}", wound.name), reopen(shell, &tree, &wound));
+    // First all tests with all fixes, so that they are built once.
+    for wound in &wounds {
+        print_header(&format!("{} with its fix", wound.name));
+        tally
+            .findings(&format!("wounds: {} with its fix", wound.name), closed(shell, &tree, wound));
+    }
+    for wound in &wounds {
+        print_header(&format!("{} without its fix", wound.name));
+        tally.findings(
+            &format!("wounds: {} without its fix", wound.name),
+            open(shell, &tree, wound),
+        );
     }
     tally.print_problems();
     println!();
@@ -111,29 +119,28 @@ fn git(shell: &Shell, tree: &Path, args: &[&str]) -> Result<String> {
     shell.read(shell.command("git").current_dir(tree).args(args))
 }
 
-/// Runs the test with the fix and without it.
-fn reopen(shell: &Shell, tree: &Path, wound: &Wound) -> Result<Vec<String>> {
-    let with = test(shell, tree, wound)?;
-    let counts = Counts::of_cargo_test(&with.log);
-    if !with.success || counts.passed == 0 {
-        return Ok(vec![format!(
-            "with the fix, {} passed and {} failed",
-            counts.passed, counts.failed
-        )]);
+/// Runs the test with the fix: it has to pass.
+fn closed(shell: &Shell, tree: &Path, wound: &Wound) -> Result<Vec<String>> {
+    let Finished { success, log, .. } = test(shell, tree, wound)?;
+    let Counts { passed, failed, .. } = Counts::of_cargo_test(&log);
+    if success && passed > 0 {
+        return Ok(Vec::new());
     }
+    Ok(vec![format!("{passed} passed and {failed} failed")])
+}
+
+/// Runs the test without the fix: it has to build, and to fail.
+fn open(shell: &Shell, tree: &Path, wound: &Wound) -> Result<Vec<String>> {
     let patch = wound.path.display().to_string();
     git(shell, tree, &["apply", &patch])?;
     let without = test(shell, tree, wound);
     git(shell, tree, &["apply", "--reverse", &patch])?;
     let without = without?;
     let built = without.log.iter().any(|line| line.trim_start().starts_with("Running "));
-    if !built {
-        return Ok(vec!["without the fix, the code does not build".to_owned()]);
-    }
-    Ok(if without.success {
-        vec!["the test passes without the fix".to_owned()]
-    } else {
-        Vec::new()
+    Ok(match (built, without.success) {
+        (false, _) => vec!["the code does not build".to_owned()],
+        (true, true) => vec!["the test passes".to_owned()],
+        (true, false) => Vec::new(),
     })
 }
 
