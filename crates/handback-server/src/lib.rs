@@ -39,6 +39,7 @@ pub mod demo;
 mod faults;
 pub mod file;
 pub mod identity;
+mod input;
 mod keys;
 mod limits;
 mod metrics;

@@ -21,7 +21,7 @@ use handback_surface::streams::{
     Clock, Mode, Settings, StreamRoutes, Streams, SubscriptionSettings, Targets,
 };
 use handback_token::{KeyRing, Mode as TokenMode, Sealer, SealerError, UnixTime};
-use handback_tool::Metrics;
+use handback_tool::{InputBudget, Metrics};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -184,6 +184,9 @@ impl Server {
         };
         let tools = ToolParts::of(config, Arc::clone(&kv), keys.data, Arc::clone(&sealer));
         let tools = Tools::open(tools, &time)?;
+        let input = InputBudget::new(limits.input_bytes, limits.caller_share);
+        let _ = tools.pipeline.metrics().input.set(input.clone());
+        settings_duplex.input = input.clone();
         settings_duplex.gate = Some(tools.pipeline.gate());
         let settings_duplex = settings_duplex.tools(Arc::clone(&tools.pipeline));
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
@@ -196,6 +199,7 @@ impl Server {
             identity,
             tools,
             limits,
+            input,
         };
         Ok(Self { listener, address, router: Arc::new(router), streams, kv, key, tls, socket })
     }
@@ -251,7 +255,8 @@ impl Server {
         let keeper = tokio::spawn(Arc::clone(&self.router.identity).keep());
         let socket = self.socket.map(|(listener, peers)| {
             let pipeline = Arc::clone(&self.router.tools.pipeline);
-            tokio::spawn(listener.serve(peers, pipeline, atd::Settings::default(), stop.clone()))
+            let settings = atd::Settings::default().input(self.router.input.clone());
+            tokio::spawn(listener.serve(peers, pipeline, settings, stop.clone()))
         });
         connections::serve(self.listener, Arc::clone(&self.router), self.tls, stop).await;
         keeper.abort();
