@@ -49,7 +49,8 @@ impl Metrics {
             "handback_unidentified_total" => one(&self.unidentified),
             "handback_input_bytes_unfinished" => self.input.get().map(InputBudget::bytes),
             "handback_inputs_refused_total" => {
-                for (refusal, count) in self.input.iter().flat_map(InputBudget::refused) {
+                for (refusal, count) in self.input.get().into_iter().flat_map(InputBudget::refused)
+                {
                     text.sample(name, &[("reason", refusal.as_str())], count)?;
                 }
                 None
