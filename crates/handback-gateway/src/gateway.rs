@@ -513,8 +513,7 @@ impl Gateway {
         let line = tokio::time::timeout(limit, self.line(talk, which)).await;
         let line = line.unwrap_or(Err(LineError::TimedOut)).map_err(unreached)?;
         if line.is_shared() && words::is_for_all(&ask.method) {
-            let message = "the connection to this server is shared: this would be for all callers";
-            return Ok(words::refused(METHOD_NOT_FOUND, message, None));
+            return Ok(words::for_all_callers());
         }
         let answered = match self.asked_on(talk.clone(), which, line.clone(), ask.clone()).await {
             Err(LineError::Unreachable(_)) if line.is_closed() => {
@@ -789,17 +788,21 @@ impl Gateway {
         self.may_use_uri(talk, which, uri).then_some(which)
     }
 
-    /// A question for all; the first that is answered well is the answer.
+    /// Sends a request to all servers. The first good answer is the answer. That of our own server counts
+    /// only if no upstream refused because its connection is shared.
     async fn everywhere(&self, talk: &Talk, question: Question<'_>) -> Answer {
         let asked = (0..=self.own())
             .map(|which| self.pass_soon(talk, which, &question, question.params_bytes()));
-        let mut answers = join_all(asked).await.into_iter();
-        let first = answers.next();
+        let mut answers = join_all(asked).await;
+        let own = answers.pop();
         let good = |answer: &Answer| matches!(answer, Answer::Result(_));
-        match first {
-            Some(first) if good(&first) => first,
-            first => answers.find(good).or(first).unwrap_or_else(|| words::result(&json!({}))),
+        let of_upstream = answers.iter().position(good);
+        let refused = || answers.iter().position(words::is_for_all_callers);
+        if let Some(which) = of_upstream.or_else(refused) {
+            return answers.swap_remove(which);
         }
+        let own = own.filter(|own| good(own) || answers.is_empty());
+        own.or(answers.into_iter().next()).unwrap_or_else(|| words::result(&json!({})))
     }
 
     /// The tasks of our own server, which those of relayed calls are among.

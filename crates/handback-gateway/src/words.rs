@@ -201,6 +201,20 @@ pub(crate) fn is_for_all(method: &str) -> bool {
         || method.starts_with("tasks/")
 }
 
+/// The refusal of such a request on a connection that callers share.
+pub(crate) fn for_all_callers() -> Answer {
+    let message = "the connection to this server is shared: this would be for all callers";
+    refused(METHOD_NOT_FOUND, message, None)
+}
+
+/// True if an answer is [`for_all_callers`].
+pub(crate) fn is_for_all_callers(answer: &Answer) -> bool {
+    match (answer, for_all_callers()) {
+        (Answer::Error(error), Answer::Error(refusal)) => *error == refusal,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use handback_token::Handle;

@@ -38,7 +38,9 @@ pub mod demo;
 #[cfg(debug_assertions)]
 mod faults;
 pub mod file;
+mod files;
 pub mod identity;
+mod input;
 mod keys;
 mod limits;
 mod metrics;
@@ -61,6 +63,6 @@ pub use keys::KeyError;
 pub use limits::Limits;
 pub use metrics::SCOPE as METRICS_SCOPE;
 pub use revoke::SCOPE as REVOKE_SCOPE;
-pub use server::{Reload, SUMS, Server, StartError, connect_stdio, serve_stdio};
+pub use server::{Reload, SUMS, Server, StartError, check_socket, connect_stdio, serve_stdio};
 pub use tls::{TlsError, TlsFiles};
 pub use tools::ToolsError;

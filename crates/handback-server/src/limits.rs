@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use handback_tool::{MAX_RESULT_BYTES, Rate, Share};
+use handback_tool::{INPUT_BYTES, MAX_RESULT_BYTES, Rate, Share};
 
 /// Limits of a server. [`Limits::default`] is what suits most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Limits {
     pub connections: usize,
     /// The part of each limit for all callers that one identified caller may use.
     pub caller_share: Share,
+    /// Bytes of requests and frames of all callers that have begun to arrive and are not complete.
+    pub input_bytes: u64,
     /// Calls of tools that one caller may have in flight.
     pub calls_per_caller: usize,
     /// How fast one caller may call tools.
@@ -64,6 +66,7 @@ impl Default for Limits {
             header_bytes: Self::HEADER_BYTES,
             connections: Self::CONNECTIONS,
             caller_share: Share::default(),
+            input_bytes: INPUT_BYTES,
             calls_per_caller: Self::CALLS_PER_CALLER,
             call_rate: Rate { per_second: Rate::PER_SECOND, burst: Rate::BURST },
             call_time: Self::CALL_TIME,

@@ -3,13 +3,14 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use handback_identity::VerifiedPrincipal;
+use handback_identity::{Caller, VerifiedPrincipal};
 use handback_stream::{MAX_PAYLOAD_BYTES, PublicKey};
 use handback_surface::body::ReplyBody;
 use handback_surface::duplex::{self, DuplexRoutes};
 use handback_surface::guard::{Guard, Turned};
 use handback_surface::streams::{Mode, PREFIX, StreamRoutes};
 use handback_surface::tools;
+use handback_tool::InputBudget;
 use http_body_util::Limited;
 use hyper::body::Body;
 use hyper::header::{
@@ -21,6 +22,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::identity::Identity;
+use crate::input::CountedBody;
 use crate::limits::Limits;
 use crate::tools::Tools;
 use crate::{metrics, revoke};
@@ -35,6 +37,7 @@ pub(crate) struct Router {
     pub(crate) identity: std::sync::Arc<Identity>,
     pub(crate) tools: Tools,
     pub(crate) limits: Limits,
+    pub(crate) input: InputBudget,
 }
 
 /// Where receivers of webhooks find what to verify them with.
@@ -66,7 +69,7 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 impl Router {
     pub(crate) async fn handle<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let is_preflight = request.method() == Method::OPTIONS;
@@ -98,7 +101,7 @@ impl Router {
     /// Lets no more of a body through than is allowed.
     async fn bounded<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let most = self.limits.body_bytes;
@@ -115,7 +118,7 @@ impl Router {
 
     async fn route<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let path = request.uri().path();
@@ -145,7 +148,7 @@ impl Router {
     /// What belongs to somebody: first it is found out who asks.
     async fn for_callers<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let caller = match self.identity.identify(request.headers()).await {
@@ -156,9 +159,19 @@ impl Router {
                 return self.identity.refused(refusal);
             }
         };
+        let (parts, body) = request.into_parts();
+        let (body, refused) = CountedBody::new(body, self.input.input(caller.principal()));
+        let response = self.for_caller(Request::from_parts(parts, body), caller).await;
+        refused.answer().await.unwrap_or(response)
+    }
+
+    async fn for_caller<B>(&self, mut request: Request<B>, caller: Caller) -> Response<ReplyBody>
+    where
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         if request.uri().path() == MCP {
             let principal = caller.principal().clone();
-            let mut request = request;
             request.extensions_mut().insert(caller.clone());
             if let Some(gateway) = &self.tools.gateway_front {
                 let again = self.identity.again(request.headers());
@@ -179,7 +192,6 @@ impl Router {
             return revoke::handle(request, &caller, gate, time).await;
         }
         if request.uri().path() == duplex::PATH {
-            let mut request = request;
             let again = self.identity.again(request.headers());
             request.extensions_mut().insert(again);
             return self.duplex.handle(request, &caller);

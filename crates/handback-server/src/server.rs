@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use handback_surface::streams::{
     Clock, Mode, Settings, StreamRoutes, Streams, SubscriptionSettings, Targets,
 };
 use handback_token::{KeyRing, Mode as TokenMode, Sealer, SealerError, UnixTime};
-use handback_tool::Metrics;
+use handback_tool::{InputBudget, Metrics};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -31,7 +31,7 @@ use crate::keys::{self, KeyError, StoreKeys};
 use crate::router::Router;
 use crate::tls::{Tls, TlsError};
 use crate::tools::{ToolParts, Tools, ToolsError};
-use crate::{clock, connections};
+use crate::{clock, connections, files};
 
 /// A server that listens.
 #[derive(Debug)]
@@ -54,13 +54,18 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// Reads it again. What is no good does not take the place of what there is. Blocks for as long
-    /// as it takes to read two small files.
+    /// Reads the files again. A file that is no good does not take the place of the one before. Blocks
+    /// for as long as small files take, and for some seconds if one of them cannot be read.
     pub fn now(&self) {
         self.identity.reload();
         if let Some(tls) = &self.tls {
             tls.reload();
         }
+    }
+
+    /// The same in a thread of its own, for which a runtime that ends does not wait.
+    pub async fn apart(self) {
+        files::apart(move || self.now()).await;
     }
 }
 
@@ -110,6 +115,12 @@ pub enum StartError {
     /// The client of a gateway on standard input.
     #[error(transparent)]
     Client(#[from] front::stdio::StdioError),
+    /// A server answers on the UNIX socket.
+    #[error("another server listens on the UNIX socket {}", path.display())]
+    SocketInUse {
+        /// Path of the socket.
+        path: PathBuf,
+    },
     /// The UNIX socket.
     #[error("cannot listen on {}", path.display())]
     Socket {
@@ -124,6 +135,24 @@ pub enum StartError {
     ServerId(#[from] InvalidIdentity),
 }
 
+/// Checks that no server answers on a UNIX socket. To be called before anything is made for a server,
+/// which [`Server::start`] does for what it makes itself.
+///
+/// # Errors
+///
+/// [`StartError::SocketInUse`], or [`StartError::Socket`] if something else than a socket is there.
+pub fn check_socket(path: &Path) -> Result<(), StartError> {
+    atd::check_free(path).map_err(|source| socket_error(path, source))
+}
+
+fn socket_error(path: &Path, source: io::Error) -> StartError {
+    let path = path.to_owned();
+    match source.kind() {
+        io::ErrorKind::AddrInUse => StartError::SocketInUse { path },
+        _ => StartError::Socket { path, source },
+    }
+}
+
 impl Server {
     /// Opens everything and listens. Connections wait until [`Server::run`].
     ///
@@ -131,6 +160,9 @@ impl Server {
     ///
     /// [`StartError`], before anything was answered.
     pub async fn start(config: ServerConfig) -> Result<Self, StartError> {
+        if let Some(path) = &config.socket {
+            check_socket(path)?;
+        }
         let is_loopback = config.listen.ip().is_loopback();
         if !is_loopback && config.identity.is_none() {
             return Err(StartError::NotLoopback(config.listen));
@@ -177,13 +209,15 @@ impl Server {
         let socket = match config.socket.clone() {
             None => None,
             Some(path) => {
-                let listener = atd::listen(&path);
-                let listener = listener.map_err(|source| StartError::Socket { path, source })?;
+                let listener = atd::listen(&path).map_err(|source| socket_error(&path, source))?;
                 Some((listener, UnixPeers::new(&server_id)?))
             }
         };
         let tools = ToolParts::of(config, Arc::clone(&kv), keys.data, Arc::clone(&sealer));
         let tools = Tools::open(tools, &time)?;
+        let input = InputBudget::new(limits.input_bytes, limits.caller_share);
+        let _ = tools.pipeline.metrics().input.set(input.clone());
+        settings_duplex.input = input.clone();
         settings_duplex.gate = Some(tools.pipeline.gate());
         let settings_duplex = settings_duplex.tools(Arc::clone(&tools.pipeline));
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
@@ -196,6 +230,7 @@ impl Server {
             identity,
             tools,
             limits,
+            input,
         };
         Ok(Self { listener, address, router: Arc::new(router), streams, kv, key, tls, socket })
     }
@@ -251,7 +286,8 @@ impl Server {
         let keeper = tokio::spawn(Arc::clone(&self.router.identity).keep());
         let socket = self.socket.map(|(listener, peers)| {
             let pipeline = Arc::clone(&self.router.tools.pipeline);
-            tokio::spawn(listener.serve(peers, pipeline, atd::Settings::default(), stop.clone()))
+            let settings = atd::Settings::default().input(self.router.input.clone());
+            tokio::spawn(listener.serve(peers, pipeline, settings, stop.clone()))
         });
         connections::serve(self.listener, Arc::clone(&self.router), self.tls, stop).await;
         keeper.abort();

@@ -9,6 +9,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, crypto};
 use tokio_rustls::TlsAcceptor;
 
+use crate::files::{self, PEM_BYTES_MAX};
+
 /// Where the certificate and its key are, both in PEM.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "configurations write it as a literal")]
@@ -76,15 +78,17 @@ impl Tls {
     }
 }
 
-fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+fn load(paths: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let file = |path: &PathBuf, source| TlsError::File { path: path.clone(), source };
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(&files.certificate)
-        .and_then(Iterator::collect)
-        .map_err(|error| file(&files.certificate, io::Error::other(error)))?;
-    let key = PrivateKeyDer::from_pem_file(&files.key)
-        .map_err(|error| file(&files.key, io::Error::other(error)))?;
+    let read =
+        |path: &PathBuf| files::read(path, PEM_BYTES_MAX).map_err(|source| file(path, source));
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&read(&paths.certificate)?)
+        .collect::<Result<_, _>>()
+        .map_err(|error| file(&paths.certificate, io::Error::other(error)))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&paths.key)?)
+        .map_err(|error| file(&paths.key, io::Error::other(error)))?;
     let provider = Arc::new(crypto::aws_lc_rs::default_provider());
-    let pair = |source| TlsError::Pair { path: files.certificate.clone(), source };
+    let pair = |source| TlsError::Pair { path: paths.certificate.clone(), source };
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(pair)?

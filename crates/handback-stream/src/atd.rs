@@ -21,6 +21,9 @@ pub const MAX_FRAME_BYTES: usize = 10 << 20;
 /// Bytes of the length in front of a message.
 const LENGTH_BYTES: usize = 4;
 
+/// Bytes of a message whose memory goes with it. The buffer of a shorter one is used again.
+const OWN_BUFFER_BYTES: usize = 64 << 10;
+
 /// Takes a stream of bytes apart into messages.
 #[derive(Debug, Default)]
 pub struct Frames {
@@ -62,7 +65,18 @@ impl Frames {
             return Ok(None);
         }
         self.buffer.advance(LENGTH_BYTES);
-        Ok(Some(self.buffer.split_to(length).freeze()))
+        let message = self.buffer.split_to(length).freeze();
+        if length > OWN_BUFFER_BYTES {
+            // Otherwise the rest holds all of the memory for as long as the connection is idle.
+            self.buffer = BytesMut::from(&*self.buffer);
+        }
+        Ok(Some(message))
+    }
+
+    /// Bytes of messages that are not complete.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buffer.len()
     }
 }
 

@@ -32,6 +32,7 @@ mod request;
 mod revoked;
 mod share;
 mod tool;
+mod unfinished;
 
 pub use clock::Clock;
 pub use context::{Abilities, CallContext, EVENTS_WAITING_MAX, Event, EventSink, Round};
@@ -59,3 +60,7 @@ pub use request::{
 pub use revoked::RevocationWatch;
 pub use share::{Charge, Exhausted, Quota, Share};
 pub use tool::Tool;
+pub use unfinished::{
+    INPUT_BYTES, InputBudget, InputRefusal, PROGRESS_BYTES, PROGRESS_TIME, UNCOUNTED_INPUT_BYTES,
+    UnfinishedInput,
+};

@@ -101,7 +101,7 @@ fn ended(
 
 fn next(cursor: Option<&str>) -> String {
     match cursor {
-        Some(cursor) => format!("the same command with --cursor {}", shown::word(cursor)),
+        Some(cursor) => format!("the same command with --cursor={}", shown::word(cursor)),
         None => "the same command".to_owned(),
     }
 }

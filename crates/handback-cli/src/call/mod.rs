@@ -11,7 +11,7 @@ mod shown;
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use handback_client::tools::{
     Answer, Call, DEFAULT_MAX_BYTES, DEFAULT_MAX_PAGES, Endpoint, Limits, Tools,
 };
@@ -39,6 +39,8 @@ const ENVELOPE_BYTES: u64 = 1 << 20;
 /// With --idempotency-key a call whose connection breaks is tried again under the same key, and is made
 /// once. Without it, it is tried once: if the answer does not come, nobody knows whether it was made.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("states").args(["state", "state_json"]))]
+#[command(group = ArgGroup::new("answers").args(["answer", "decline", "raw_answer"]).multiple(true))]
 #[command(after_long_help = "\
 Pages:
   A tool that gives pages says on stderr where the next one is. --all walks them: --merge says what
@@ -54,7 +56,8 @@ Merging:
 
 Tools that ask back:
   What is asked is written to stdout, with the command that answers it. If stdin is a terminal, or
-  with --interactive, the answers are asked for instead. The UNIX socket has no questions.
+  with --interactive, the answers are asked for instead. The UNIX socket has no questions. A NAME that
+  begins with \" is a JSON string: so any name can be typed.
 
 JSON members:
   result, next_cursor, is_replay, and with --all pages and bytes
@@ -83,11 +86,11 @@ pub(crate) struct CallArgs {
     arguments: String,
 
     /// List the tools that you may use
-    #[arg(long, conflicts_with_all = ["tool", "describe", "all", "cursor", "state"])]
+    #[arg(long, conflicts_with_all = ["tool", "describe", "all", "cursor", "states"])]
     list: bool,
 
     /// Show what the tool is for, and the schema of its arguments
-    #[arg(long, conflicts_with_all = ["all", "cursor", "state"])]
+    #[arg(long, conflicts_with_all = ["all", "cursor", "states"])]
     describe: bool,
 
     /// Where the tools are: http://HOST:PORT, http://HOST:PORT/mcp or unix:PATH
@@ -102,7 +105,7 @@ pub(crate) struct CallArgs {
     idempotency_key: Option<String>,
 
     /// Go on at this cursor; over MCP, with the arguments of the first page
-    #[arg(long, value_name = "CURSOR", conflicts_with = "state")]
+    #[arg(long, value_name = "CURSOR", conflicts_with = "states")]
     cursor: Option<String>,
 
     /// Walk all pages
@@ -127,17 +130,21 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "STATE", requires = "answers")]
     state: Option<String>,
 
+    /// The same as a JSON string, for a state that cannot be typed as it is
+    #[arg(long, value_name = "JSON", requires = "answers", value_parser = questions::parse_state)]
+    state_json: Option<String>,
+
     /// The content of the answer to a form, as JSON; can be given several times
-    #[arg(long, value_name = "NAME=JSON", requires = "state", group = "answers",
+    #[arg(long, value_name = "NAME=JSON", requires = "states",
           value_parser = questions::parse_answer)]
     answer: Vec<(String, Value)>,
 
     /// A question that is not answered; can be given several times
-    #[arg(long, value_name = "NAME", requires = "state", group = "answers")]
+    #[arg(long, value_name = "NAME", requires = "states", value_parser = questions::parse_name)]
     decline: Vec<String>,
 
     /// The whole answer to a question that is no form; can be given several times
-    #[arg(long, value_name = "NAME=JSON", requires = "state", group = "answers",
+    #[arg(long, value_name = "NAME=JSON", requires = "states",
           value_parser = questions::parse_answer)]
     raw_answer: Vec<(String, Value)>,
 
@@ -202,7 +209,7 @@ fn call(args: &CallArgs, tool: &str) -> Result<Call, Failure> {
     if let Some(cursor) = &args.cursor {
         call = call.cursor(cursor);
     }
-    if let Some(state) = &args.state {
+    if let Some(state) = args.state.as_ref().or(args.state_json.as_ref()) {
         let forms = args.answer.iter().map(|(name, value)| (name, questions::accepted(value)));
         let declined = args.decline.iter().map(|name| (name, questions::declined()));
         let raw = args.raw_answer.iter().map(|(name, value)| (name, value.clone()));

@@ -12,14 +12,37 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::text;
 
+/// Reads the name of a question: a JSON string, if it begins with `"`. Any name can be typed so.
+pub(super) fn parse_name(text: &str) -> Result<String, String> {
+    if !text.starts_with('"') {
+        return Ok(text.to_owned());
+    }
+    serde_json::from_str(text).map_err(|error| format!("this is no JSON string: {error}"))
+}
+
 /// Reads an answer: `NAME=JSON`.
 pub(super) fn parse_answer(text: &str) -> Result<(String, Value), String> {
-    let (name, json) = text
-        .split_once('=')
+    let (name, json) = split_answer(text)
         .filter(|(name, _)| !name.is_empty())
         .ok_or("it is NAME=JSON, such as sure={\"confirm\":true}")?;
     let value = serde_json::from_str(json).map_err(|error| format!("this is no JSON: {error}"))?;
-    Ok((name.to_owned(), value))
+    Ok((parse_name(name)?, value))
+}
+
+/// The name as it was typed, and what is behind its `=`.
+fn split_answer(text: &str) -> Option<(&str, &str)> {
+    if !text.starts_with('"') {
+        return text.split_once('=');
+    }
+    let mut strings = serde_json::Deserializer::from_str(text).into_iter::<String>();
+    strings.next()?.ok()?;
+    let (name, rest) = text.split_at_checked(strings.byte_offset())?;
+    Some((name, rest.strip_prefix('=')?))
+}
+
+/// Reads a state that was typed as a JSON string.
+pub(super) fn parse_state(text: &str) -> Result<String, String> {
+    serde_json::from_str(text).map_err(|error| format!("this is no JSON string: {error}"))
 }
 
 /// A form that is filled in.
@@ -141,19 +164,52 @@ fn shown<'a>(name: &'a str, question: &'a Question) -> ShownQuestion<'a> {
 /// The command that was run, with answers.
 fn command(asks: &Asks, run: impl Iterator<Item = OsString>) -> String {
     let mut words: Vec<String> = without_answers(run).iter().map(|word| quoted(word)).collect();
-    words.extend(["--state".to_owned(), quoted(&asks.state)]);
+    let mut more = vec![state_word(&asks.state)];
     for (name, question) in &asks.questions {
         let (flag, answer) = match question {
             Question::Form { schema, .. } => ("--answer", example(schema)),
             Question::Url { .. } => ("--raw-answer", json!({"action": "accept"})),
             _ => ("--raw-answer", json!({})),
         };
-        words.extend([flag.to_owned(), quoted(&format!("{name}={answer}"))]);
+        let answer = answer.to_string();
+        let word = format!("{flag}={}={}", typed_name(name), text::plain_json(&answer));
+        more.push(text::shell_word(&word));
     }
+    // Behind `--` there are no flags.
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    words.splice(end..end, more);
     words.join(" ")
 }
 
-/// What a terminal takes for commands is not repeated as it is: the name of a question is the server's.
+/// The flag with a state. One that a terminal does not show as it is, is written as JSON.
+fn state_word(state: &str) -> String {
+    let word = match is_typed_as_it_is(state) {
+        true => format!("--state={state}"),
+        false => format!("--state-json={}", json_word(state)),
+    };
+    text::shell_word(&word)
+}
+
+/// The name of a question as [`parse_answer`] reads it.
+fn typed_name(name: &str) -> String {
+    let is_plain = !name.is_empty() && !name.starts_with('"') && !name.contains('=');
+    match is_plain && is_typed_as_it_is(name) {
+        true => name.to_owned(),
+        false => json_word(name),
+    }
+}
+
+/// True if there is nothing in a text that a terminal obeys, and no line break.
+fn is_typed_as_it_is(text: &str) -> bool {
+    text::printable(text.as_bytes()).is_some() && !text.contains(['\n', '\r', '\t'])
+}
+
+/// A text as a JSON string that a terminal shows as it is.
+fn json_word(text: &str) -> String {
+    text::plain_json(&Value::from(text).to_string()).into_owned()
+}
+
+/// A word that the caller typed.
 fn quoted(word: &str) -> String {
     match text::printable(word.as_bytes()) {
         Some(word) => text::shell_word(word),
@@ -163,12 +219,15 @@ fn quoted(word: &str) -> String {
 
 /// The words of a command line, but the answers to an earlier question.
 fn without_answers(run: impl Iterator<Item = OsString>) -> Vec<String> {
-    let flags = ["--state", "--answer", "--decline", "--raw-answer"];
+    let flags = ["--state", "--state-json", "--answer", "--decline", "--raw-answer"];
     let mut words = run.map(|word| word.to_string_lossy().into_owned());
     let mut kept = Vec::new();
     while let Some(word) = words.next() {
         let flag = word.split('=').next().unwrap_or_default();
-        if !flags.contains(&flag) {
+        if word == "--" {
+            kept.push(word);
+            kept.extend(words.by_ref());
+        } else if !flags.contains(&flag) {
             kept.push(word);
         } else if flag == word {
             words.next();
@@ -223,6 +282,22 @@ mod tests {
         let second =
             "handback call t --state s {} --answer a={} --decline=b --raw-answer c=1 --all";
         assert_eq!(words(second), first);
+        let behind = "handback call --state-json \"s\" -- t --answer";
+        assert_eq!(words(behind), ["handback", "call", "--", "t", "--answer"]);
+    }
+
+    #[test]
+    fn every_name_can_be_typed() {
+        let names =
+            ["sure", "-x", "--state", "a=b", "\"q\"", "a\"b=", "", "it's $(x) `y`", "a\nb\u{1b}"];
+        for name in names {
+            let answer = format!("{}={{\"a\":\"=\"}}", typed_name(name));
+            assert!(!answer.contains(char::is_control), "{answer}");
+            assert_eq!(parse_answer(&answer), Ok((name.to_owned(), json!({"a": "="}))), "{answer}");
+            assert_eq!(parse_name(&typed_name(name)), Ok(name.to_owned()));
+        }
+        assert_eq!(typed_name("sure"), "sure");
+        assert!(parse_answer("\"a\"").is_err() && parse_answer("\"a={}").is_err());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) fn given(given: &Given, output: Output) -> Result<Exit, Failure> {
         output.note("replayed", "this is the answer to an earlier call with the same key");
     }
     if let Some(cursor) = next_cursor {
-        output.note("next page", &format!("the same command with --cursor {}", word(cursor)));
+        output.note("next page", &format!("the same command with --cursor={}", word(cursor)));
     }
     Ok(Exit::OK)
 }

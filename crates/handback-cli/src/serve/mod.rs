@@ -11,7 +11,9 @@ use clap::Args;
 use handback_server::demo::{self, Endpoints};
 use handback_server::file::{Host, Origin, Parsed, Settings, Within};
 use handback_server::gateway::bound::Budget;
-use handback_server::{Reload, Server, ServerConfig, StartError, Upstream, serve_stdio};
+use handback_server::{
+    Reload, Server, ServerConfig, StartError, Upstream, check_socket, serve_stdio,
+};
 use handback_tool::Registry;
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -165,6 +167,10 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
             Failure::usage("--budget is for the results of upstreams: there is none").hint(hint)
         );
     }
+    if let Some(socket) = settings.unix_socket.as_deref().filter(|_| !args.stdio) {
+        // Before the ring, the demo and the data directory are made.
+        check_socket(socket).map_err(failure)?;
+    }
     let ring =
         rings::find_or_make_in(&args.ring(&settings), settings.data.as_deref(), output)?.ring;
     let data = match (&settings.data, settings.memory) {
@@ -267,8 +273,7 @@ fn program() -> String {
 /// Reads again what may have changed, whenever someone wants that.
 async fn reload(reload: Reload, mut wanted: Signal) {
     while wanted.recv().await.is_some() {
-        let reload = reload.clone();
-        let _ = tokio::task::spawn_blocking(move || reload.now()).await;
+        reload.clone().apart().await;
     }
 }
 
@@ -352,6 +357,9 @@ pub(crate) fn failure(error: StartError) -> Failure {
     let hint = match &error {
         StartError::NotLoopback(_) => Some(NOT_LOOPBACK),
         StartError::Listen { .. } => Some("another server may be running; --listen takes another"),
+        StartError::SocketInUse { .. } => {
+            Some("stop it first, or name another `unix_socket` in the configuration")
+        }
         StartError::Keys(_) => Some("--keys names the ring that the data directory was made with"),
         _ => None,
     };

@@ -251,6 +251,8 @@ pub struct LimitSettings {
     pub connections: Within<1, 1_000_000>,
     /// One identified caller may use one part in this many of each limit for all callers.
     pub caller_share: Within<1, 1_000>,
+    /// Bytes of requests and frames that have begun to arrive and are not complete.
+    pub input_bytes: Within<1_048_576, 4_294_967_295>,
     /// Calls in flight of one caller.
     pub calls_per_caller: Within<1, 100_000>,
     /// Calls of one caller per second, in the long run.
@@ -272,6 +274,7 @@ impl Default for LimitSettings {
             header_bytes: Within::of::<16_384>(),
             connections: Within::of::<10_000>(),
             caller_share: Within::of::<{ Share::ONE_IN }>(),
+            input_bytes: Within::of::<268_435_456>(),
             calls_per_caller: Within::of::<64>(),
             calls_per_second: Within::of::<{ Rate::PER_SECOND }>(),
             calls_burst: Within::of::<{ Rate::BURST }>(),
@@ -512,6 +515,7 @@ impl Settings {
             header_bytes,
             connections,
             caller_share,
+            input_bytes,
             calls_per_caller,
             calls_per_second,
             calls_burst,
@@ -525,6 +529,7 @@ impl Settings {
             header_bytes: header_bytes.size(),
             connections: connections.size(),
             caller_share: Share::one_in(caller_share.get()),
+            input_bytes: input_bytes.get().into(),
             calls_per_caller: calls_per_caller.size(),
             call_rate: Rate { per_second: calls_per_second.get(), burst: calls_burst.get() },
             call_time: Duration::from_secs(call_time_s.get().into()),

@@ -104,7 +104,7 @@ pub struct Identity {
 
 enum Mode {
     None,
-    Static(RosterFile),
+    Static(Arc<RosterFile>),
     Oidc(Box<Oidc>),
 }
 
@@ -117,7 +117,9 @@ impl Identity {
     ) -> Result<Self, IdentityError> {
         let mode = match mode {
             IdentityMode::None => Mode::None,
-            IdentityMode::Static { file } => Mode::Static(RosterFile::open(file, server_id)?),
+            IdentityMode::Static { file } => {
+                Mode::Static(Arc::new(RosterFile::open(file, server_id)?))
+            }
             IdentityMode::Oidc(settings) => Mode::Oidc(Box::new(Oidc::new(settings)?)),
         };
         Ok(Self { mode, clock })

@@ -4,7 +4,7 @@
 //! locked out, or let in, by half a file. Whoever wants to let nobody in leaves the first line alone.
 
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use handback_identity::Roster;
 use handback_identity::roster::{MAX_ROSTER_BYTES, RosterError};
+
+use crate::files;
 
 /// How often it is looked whether the file has changed.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -62,7 +64,7 @@ struct Stamp {
 
 impl RosterFile {
     pub(super) fn open(path: &Path, server_id: &str) -> Result<Self, RosterFileError> {
-        let (roster, stamp) = read(path, server_id)?;
+        let (roster, stamp) = read_in_time(path, server_id)?;
         Ok(Self {
             path: path.to_owned(),
             server_id: server_id.to_owned(),
@@ -78,9 +80,13 @@ impl RosterFile {
 
     /// Reads the file again, whether it looks changed or not.
     pub(super) fn reload(&self) {
-        // From before it is read: what comes in between is another state, and is still to be read.
-        let stamp = stamp_of(&self.path);
-        match read(&self.path, &self.server_id) {
+        let path = self.path.clone();
+        // From before it is read: a change in between makes another state, which is still to be read.
+        let stamp = match files::in_time(move || Ok(stamp_of(&path))) {
+            Ok(stamp) => stamp,
+            Err(source) => return stays(&RosterFileError::Io { path: self.path.clone(), source }),
+        };
+        match read_in_time(&self.path, &self.server_id) {
             Ok((roster, stamp)) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(roster);
                 self.note(Some(stamp));
@@ -88,21 +94,22 @@ impl RosterFile {
             Err(error) => {
                 // It is told once for each state of the file.
                 self.note(stamp);
-                let why = std::error::Error::source(&error).map(ToString::to_string);
-                let why = why.unwrap_or_default();
-                tracing::warn!(%error, why, "the identities stay as they were");
+                stays(&error);
             }
         }
     }
 
     /// Reads the file again whenever it has changed.
-    pub(super) async fn watch(&self) {
+    pub(super) async fn watch(self: &Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let is_changed = stamp_of(&self.path) != *self.lock_seen();
-            if is_changed {
-                self.reload();
-            }
+            let this = Arc::clone(self);
+            files::apart(move || {
+                if stamp_of(&this.path) != *this.lock_seen() {
+                    this.reload();
+                }
+            })
+            .await;
         }
     }
 
@@ -115,6 +122,17 @@ impl RosterFile {
     }
 }
 
+fn stays(error: &RosterFileError) {
+    let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    tracing::warn!(%error, why, "the identities stay as they were");
+}
+
+fn read_in_time(path: &Path, server_id: &str) -> Result<(Roster, Stamp), RosterFileError> {
+    let (file, id) = (path.to_owned(), server_id.to_owned());
+    let failed = |source| RosterFileError::Io { path: path.to_owned(), source };
+    files::in_time(move || Ok(read(&file, &id))).unwrap_or_else(|source| Err(failed(source)))
+}
+
 fn read(path: &Path, server_id: &str) -> Result<(Roster, Stamp), RosterFileError> {
     let failed = |source| RosterFileError::Io { path: path.to_owned(), source };
     let file = fs::File::open(path).map_err(failed)?;
@@ -122,9 +140,7 @@ fn read(path: &Path, server_id: &str) -> Result<(Roster, Stamp), RosterFileError
     if metadata.mode() & OTHERS != 0 {
         tracing::warn!(path = %path.display(), "others can read the identities: chmod 600 it");
     }
-    let mut text = Vec::new();
-    let bytes = u64::try_from(MAX_ROSTER_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(bytes).read_to_end(&mut text).map_err(failed)?;
+    let text = files::bounded(file, MAX_ROSTER_BYTES).map_err(failed)?;
     let roster = Roster::parse(&text, server_id);
     let roster =
         roster.map_err(|source| RosterFileError::Parse { path: path.to_owned(), source })?;

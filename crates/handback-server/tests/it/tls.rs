@@ -101,6 +101,65 @@ async fn a_new_certificate_is_taken_and_a_bad_one_is_not() {
     assert!(second.connect(&server).await.is_ok());
 }
 
+/// A FIFO into which nobody writes.
+fn block(path: &Path) {
+    fs::remove_file(path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn wound_a12_a_certificate_that_blocks_stops_no_later_reload_and_no_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (Authority::new(), Authority::new());
+    let files = first.issue(folder.path());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (sender, ended) = std::sync::mpsc::channel();
+    let path = folder.path().to_owned();
+    // In a thread of its own: without bounds, this does not end.
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            let server = Running::start(config().tls(files.clone())).await;
+            block(&files.certificate);
+            block(&files.key);
+            server.reload.clone().apart().await;
+            assert!(first.connect(&server).await.is_ok(), "the certificate stays as it was");
+            fs::remove_file(&files.certificate).unwrap();
+            fs::remove_file(&files.key).unwrap();
+            second.issue(&path);
+            server.reload.clone().apart().await;
+            assert!(second.connect(&server).await.is_ok());
+            block(&files.key);
+            tokio::spawn(server.reload.clone().apart());
+            // A start with it is an error, with the path and the reason.
+            let Err(error) = Running::try_start(config().tls(files.clone())).await else {
+                panic!("it started");
+            };
+            let why = std::error::Error::source(&error).unwrap().to_string();
+            assert!(error.to_string().contains("key.pem"), "{error}");
+            assert!(why.contains("not read within 5 s"), "{why}");
+        });
+        drop(runtime);
+        sender.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(60)).expect("it ends");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wound_a12_a_certificate_has_a_size_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let files = authority.issue(folder.path());
+    let server = Running::start(config().tls(files.clone())).await;
+    let mut text = fs::read(&files.certificate).unwrap();
+    text.resize((1 << 20) + 1, b'\n');
+    fs::write(&files.certificate, &text).unwrap();
+    let Err(error) = Running::try_start(config().tls(files)).await else { panic!("it started") };
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains("more than 1048576 bytes"), "{why}");
+    server.reload.now();
+    assert!(authority.connect(&server).await.is_ok());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handshake_that_does_not_go_on_is_left() {
     let folder = tempfile::tempdir().unwrap();

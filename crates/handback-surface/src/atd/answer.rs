@@ -1,7 +1,7 @@
 //! From what the pipeline says to what the protocol has for it.
 
 use handback_token::Outside;
-use handback_tool::{Answer, Definition, Refusal, Reply, ToolClass};
+use handback_tool::{Answer, Definition, InputRefusal, Refusal, Reply, ToolClass};
 use serde_json::{Value, json};
 
 use super::wire::ServerMessage;
@@ -41,6 +41,11 @@ pub(super) fn coded(
 ) -> ServerMessage<Shown> {
     let retryable = Some(is_retryable);
     ServerMessage::Error { message: message.into(), code, retryable, details: None }
+}
+
+/// The answer to a frame that was refused before all of it had arrived.
+pub(super) fn unfinished(refusal: InputRefusal) -> ServerMessage<Shown> {
+    coded(Some(RATE_LIMITED), true, refusal.to_string())
 }
 
 /// What is answered where a result does not fit a frame.

@@ -7,15 +7,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use handback_identity::Caller;
 use handback_token::{MAX_CONTEXT_FIELD_BYTES, Operation, is_unambiguous};
-use handback_tool::{Arguments, Continuation, Pipeline, Refusal, Request, Surface};
+use handback_tool::{
+    Arguments, Continuation, InputBudget, InputRefusal, Pipeline, Refusal, Request, Surface,
+    UnfinishedInput,
+};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::answer::{self, AUDIENCE_MISMATCH, TIERS, UCAN_INVALID};
-use super::wire::{ClientMessage, Frames, ServerMessage, TooLong, frame};
+use super::wire::{ClientMessage, Frames, MAX_FRAME_BYTES, ServerMessage, TooLong, frame};
 use crate::calls::{self, Shown};
+
+/// Bytes of a refused frame that are read and dropped at a time.
+const DRAIN_READ_BYTES: usize = 4 << 10;
+
+/// Time for the rest of a refused frame.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// What operators choose about the socket.
 #[derive(Clone, Debug)]
@@ -31,6 +40,8 @@ pub struct Settings {
     pub connections: usize,
     /// What the server calls itself.
     pub server_version: String,
+    /// Counts the bytes of frames that have not arrived whole.
+    pub input: InputBudget,
 }
 
 impl Default for Settings {
@@ -41,6 +52,7 @@ impl Default for Settings {
             active: Duration::from_secs(30),
             connections: 1024,
             server_version: concat!("handback ", env!("CARGO_PKG_VERSION")).to_owned(),
+            input: InputBudget::default(),
         }
     }
 }
@@ -66,6 +78,13 @@ impl Settings {
         self.connections = connections;
         self
     }
+
+    /// With a budget for frames that have not arrived whole.
+    #[must_use]
+    pub fn input(mut self, input: InputBudget) -> Self {
+        self.input = input;
+        self
+    }
 }
 
 /// Serves a connection until the client leaves, is silent for too long, or the server stops: then
@@ -84,7 +103,8 @@ pub async fn serve_connection<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let mut wire = Wire { stream, frames: Frames::default(), active: settings.active };
+    let input = settings.input.input(caller.principal());
+    let mut wire = Wire { stream, frames: Frames::default(), active: settings.active, input };
     let mut session = Session { caller, pipeline, settings, client: None };
     let (greeted_by, mut is_greeted) = (Instant::now() + settings.handshake, false);
     loop {
@@ -106,6 +126,10 @@ where
             Incoming::TooLong => {
                 let reply = answer::plain("the frame is longer than it may be");
                 return wire.send(&reply).await;
+            }
+            Incoming::Refused(refusal) => {
+                tracing::debug!(reason = refusal.as_str(), "a frame was refused while it arrived");
+                return wire.refuse(&answer::unfinished(refusal)).await;
             }
         };
         let reply = match ClientMessage::decode(&message) {
@@ -129,6 +153,8 @@ struct Wire<S> {
     stream: S,
     frames: Frames,
     active: Duration,
+    /// Counts the bytes of `frames`.
+    input: UnfinishedInput,
 }
 
 /// What came.
@@ -137,6 +163,14 @@ enum Incoming {
     /// The client left, or took too long.
     Nothing,
     TooLong,
+    /// It needs bytes that there are not, or is too slow.
+    Refused(InputRefusal),
+}
+
+/// Why nothing more is read.
+enum ReadError {
+    Io(io::Error),
+    Refused(InputRefusal),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
@@ -145,7 +179,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         if self.frames.is_empty() {
             match timeout(idle, self.read()).await {
                 Ok(Ok(true)) => {}
-                Ok(Err(error)) => return Err(error),
+                Ok(Err(ReadError::Io(error))) => return Err(error),
+                Ok(Err(ReadError::Refused(refusal))) => return Ok(Incoming::Refused(refusal)),
                 Ok(Ok(false)) | Err(_) => return Ok(Incoming::Nothing),
             }
         }
@@ -153,21 +188,53 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         let whole = async {
             loop {
                 match self.frames.next_message() {
-                    Ok(Some(message)) => return Ok(Incoming::Message(message)),
+                    Ok(Some(message)) => {
+                        // If the next one is refused, so is its next byte.
+                        let _ = self.input.complete(self.frames.len());
+                        return Ok(Incoming::Message(message));
+                    }
                     Err(TooLong) => return Ok(Incoming::TooLong),
                     Ok(None) => {}
                 }
-                if !self.read().await? {
-                    return Ok(Incoming::Nothing);
+                match self.read().await {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(Incoming::Nothing),
+                    Err(ReadError::Io(error)) => return Err(error),
+                    Err(ReadError::Refused(refusal)) => return Ok(Incoming::Refused(refusal)),
                 }
             }
         };
         timeout(active, whole).await.unwrap_or(Ok(Incoming::Nothing))
     }
 
-    /// Reads some bytes; whether there were any.
-    async fn read(&mut self) -> io::Result<bool> {
-        Ok(self.stream.read_buf(self.frames.buffer_mut()).await? > 0)
+    /// Reads some bytes; true if there were any.
+    async fn read(&mut self) -> Result<bool, ReadError> {
+        let Self { stream, frames, input, .. } = self;
+        let has_begun = !frames.is_empty();
+        let read = tokio::select! {
+            biased;
+            read = stream.read_buf(frames.buffer_mut()) => read.map_err(ReadError::Io)?,
+            refusal = input.refused(), if has_begun => return Err(ReadError::Refused(refusal)),
+        };
+        input.received(read).map_err(ReadError::Refused)?;
+        Ok(read > 0)
+    }
+
+    /// Sends a last answer, and reads what the client still sends: a client that sends all of a frame
+    /// before it reads gets the answer then.
+    async fn refuse(&mut self, reply: &ServerMessage<Shown>) -> io::Result<()> {
+        self.frames = Frames::default();
+        self.send(reply).await?;
+        let mut rest = [0; DRAIN_READ_BYTES];
+        let drained = async {
+            for _ in 0..MAX_FRAME_BYTES / DRAIN_READ_BYTES {
+                if !matches!(self.stream.read(&mut rest).await, Ok(1..)) {
+                    break;
+                }
+            }
+        };
+        let _ = timeout(DRAIN_TIME, drained).await;
+        Ok(())
     }
 
     async fn send(&mut self, reply: &ServerMessage<Shown>) -> io::Result<()> {

@@ -40,7 +40,7 @@ pub struct Listener {
 /// [`io::Error`]: `AddrInUse` if somebody listens there, `AlreadyExists` if what is there is no
 /// socket.
 pub fn listen(path: &Path) -> io::Result<Listener> {
-    refuse_if_taken(path)?;
+    check_free(path)?;
     // Beside it, and short: the path of a socket has about a hundred bytes.
     let made = path.with_file_name(format!(".{:08x}", rand::random::<u32>()));
     let placed = UnixListener::bind(&made).and_then(|listener| {
@@ -54,8 +54,12 @@ pub fn listen(path: &Path) -> io::Result<Listener> {
     })
 }
 
-/// Refuses a path where something is that is in use, or is no socket.
-fn refuse_if_taken(path: &Path) -> io::Result<()> {
+/// Checks that nobody listens at a path, and that nothing but a socket is there. Makes nothing.
+///
+/// # Errors
+///
+/// As [`listen`].
+pub fn check_free(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found?,

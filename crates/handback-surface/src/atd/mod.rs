@@ -15,4 +15,4 @@ mod listener;
 use handback_stream::atd as wire;
 
 pub use connection::{Settings, serve_connection};
-pub use listener::{Listener, listen};
+pub use listener::{Listener, check_free, listen};

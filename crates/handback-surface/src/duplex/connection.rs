@@ -16,12 +16,14 @@ use handback_stream::duplex::{
 use handback_stream::{
     Append, Appended, Command, Offset, Payload, ProducerTag, Record, Refusal, Reply, View,
 };
+use handback_tool::{InputRefusal, PROGRESS_TIME};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
+use super::counted::SocketInput;
 use super::ends::Watch;
 use super::events::{self, Events};
 use super::open::{self, Asked, Opened, RETRY_MS, Refused};
@@ -48,6 +50,9 @@ const CREDENTIAL_TIME: Duration = Duration::from_secs(1);
 /// Records that are read at a time where a chunk is looked for.
 const LOOK_UP: ReadLimit = ReadLimit { records: 8, bytes: CHUNK_BYTES_MAX };
 
+/// Time after which a client may come back whose input was refused: what does not go on was dropped then.
+const UNFINISHED_RETRY_MS: u64 = 1000 * PROGRESS_TIME.as_secs();
+
 const AFTER_END: &str = "a chunk after the end";
 
 type Pending = Pin<Box<dyn Future<Output = Result<Reply, NotTaken>> + Send>>;
@@ -58,6 +63,8 @@ pub(super) struct Connection {
     opened: Opened,
     format: Format,
     frames: SplitStream<Socket>,
+    /// Counts what has arrived of the next frame.
+    unfinished: SocketInput,
     writer: Writer,
     input: Watch,
     output: Watch,
@@ -115,7 +122,7 @@ impl Connection {
     /// Serves a connection until it ends.
     pub(super) async fn run(
         shared: Arc<Shared>,
-        socket: Socket,
+        (socket, unfinished): (Socket, SocketInput),
         written: Written,
         mut asked: Asked,
     ) {
@@ -125,7 +132,8 @@ impl Connection {
         if asked.hello.is_none() {
             let mut closing = shared.streams.closing();
             let first = tokio::select! {
-                first = first_frame(&mut frames, format) => first,
+                first = first_frame(&mut frames, &unfinished, format) => first,
+                refusal = unfinished.refused() => Err(unfinished_input(refusal)),
                 // What it borrows may not live on.
                 _ = closing.wait_for(|closing| *closing).map(|closing| closing.is_ok()) => {
                     Err(NotTaken::Stopping.into())
@@ -152,7 +160,8 @@ impl Connection {
         // They may have changed since they were looked at, and may not change again.
         input.mark_changed();
         output.mark_changed();
-        let connection = Self::new(shared, opened, format, (frames, writer), (input, output));
+        let connection =
+            Self::new(shared, opened, format, (frames, unfinished, writer), (input, output));
         connection.serve().await;
     }
 
@@ -160,7 +169,7 @@ impl Connection {
         shared: Arc<Shared>,
         opened: Opened,
         format: Format,
-        (frames, writer): (SplitStream<Socket>, Writer),
+        (frames, unfinished, writer): (SplitStream<Socket>, SocketInput, Writer),
         (input, output): (Watch, Watch),
     ) -> Self {
         let view = opened.output.clone();
@@ -193,6 +202,7 @@ impl Connection {
             opened,
             format,
             frames,
+            unfinished,
             writer,
             input,
             output,
@@ -237,16 +247,23 @@ impl Connection {
             }
             let messages = self.writer.messages.clone();
             let is_reading = self.is_reading();
+            if !is_reading {
+                self.unfinished.restart_period();
+            }
             let has_something = !self.acks.is_empty() || self.next_event_fits();
             tokio::select! {
                 frame = self.frames.next(), if is_reading => {
                     let Some(Ok(message)) = frame else { return Ok(Next::Gone) };
+                    self.unfinished.complete(&message);
                     self.heard = Instant::now();
                     match decoded(self.format, message)? {
                         Heard::Frame(frame) => self.hear(frame)?,
                         Heard::Nothing => {}
                         Heard::Close => return Ok(Next::Ended),
                     }
+                }
+                refusal = self.unfinished.refused(), if is_reading => {
+                    return Err(unfinished_input(refusal));
                 }
                 reply = async {
                     match self.pending.as_mut() {
@@ -648,6 +665,12 @@ fn gone() -> Refused {
     Refused::new(Code::Expired, "the duplex is gone")
 }
 
+/// The end of a connection whose input is too much or too slow.
+fn unfinished_input(refusal: InputRefusal) -> Refused {
+    tracing::debug!(reason = refusal.as_str(), "a frame was refused while it arrived");
+    Refused::new(Code::Busy, refusal.to_string()).retry(UNFINISHED_RETRY_MS)
+}
+
 fn superseded() -> Refused {
     Refused::new(Code::Superseded, "a later connection has taken over")
 }
@@ -700,6 +723,7 @@ fn decoded(format: Format, message: Message) -> Result<Heard, Refused> {
 /// The hello that must come; nothing if the connection ended.
 async fn first_frame(
     frames: &mut SplitStream<Socket>,
+    unfinished: &SocketInput,
     format: Format,
 ) -> Result<Option<Hello>, Refused> {
     let missing = || Refused::new(Code::Malformed, "hello is missing");
@@ -708,6 +732,7 @@ async fn first_frame(
     loop {
         let next = tokio::time::timeout_at(deadline, frames.next()).await;
         let Some(Ok(message)) = next.map_err(|_| missing())? else { return Ok(None) };
+        unfinished.complete(&message);
         match decoded(format, message)? {
             Heard::Frame(ClientFrame::Hello(hello)) => return Ok(Some(hello)),
             Heard::Frame(_) => return Err(missing()),

@@ -6,6 +6,7 @@
 //! there or not. The chunks of a tool go to its call instead (`tool`).
 
 mod connection;
+mod counted;
 mod ends;
 mod events;
 mod open;

@@ -10,7 +10,7 @@ use handback_stream::duplex::{
     Code, DuplexHandler, Echo, FRAME_BYTES_MAX, Format, Hello, KeyText, is_idempotency_key,
 };
 use handback_token::Sealer;
-use handback_tool::{Again, Gate, Pipeline};
+use handback_tool::{Again, Gate, InputBudget, Pipeline};
 use hyper::header::{
     ALLOW, CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -24,6 +24,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::connection::Connection;
+use super::counted::{CountedIo, SocketInput};
 use super::open::{Asked, Refused};
 use super::quota::Replays;
 use super::runner::Runners;
@@ -61,6 +62,8 @@ pub struct DuplexSettings {
     /// What was revoked, and where refusals of resume tokens are written down. Without it nothing is
     /// revoked, and they are in the log.
     pub gate: Option<Gate>,
+    /// Counts the bytes of frames that have not arrived whole.
+    pub input: InputBudget,
     handlers: Handlers,
     tools: Option<Arc<Pipeline>>,
 }
@@ -104,6 +107,7 @@ impl Default for DuplexSettings {
             resume_ttl: Duration::from_secs(15 * 60),
             silence: Duration::from_secs(60),
             gate: None,
+            input: InputBudget::default(),
             handlers: Handlers(handlers.into()),
             tools: None,
         }
@@ -212,11 +216,12 @@ impl DuplexRoutes {
         let again = request.extensions_mut().remove::<Again>();
         tokio::spawn(async move {
             if let Ok(upgraded) = upgrade.await {
-                let io = TokioIo::new(upgraded);
+                let input = SocketInput::new(shared.settings.input.input(caller.principal()));
+                let io = CountedIo::new(TokioIo::new(upgraded), input.clone());
                 let socket =
                     WebSocketStream::from_raw_socket(io, Role::Server, Some(socket_config())).await;
                 let asked = Asked { caller, again, handler, hello, is_flow_controlled: false };
-                Connection::run(shared, socket, format, asked).await;
+                Connection::run(shared, (socket, input), format, asked).await;
             }
             drop(place);
         });

@@ -13,8 +13,10 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message};
 use tokio_tungstenite::tungstenite::{Utf8Bytes, error::Error};
 
+use super::counted::CountedIo;
+
 /// What a connection is on.
-pub(super) type Socket = WebSocketStream<TokioIo<Upgraded>>;
+pub(super) type Socket = WebSocketStream<CountedIo<TokioIo<Upgraded>>>;
 
 /// Messages that wait to be written.
 const AHEAD: usize = 4;

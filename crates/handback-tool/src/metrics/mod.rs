@@ -26,8 +26,9 @@ mod table;
 mod text;
 mod upstream;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use crate::InputBudget;
 use crate::request::Surface;
 
 pub(crate) use count::Counted;
@@ -126,6 +127,8 @@ pub struct Metrics {
     pub referenced_bytes: Counter,
     /// How long relayed calls were in the gateway, and not at their upstream.
     pub overhead: Histogram,
+    /// Incomplete input of callers, where a server listens.
+    pub input: OnceLock<InputBudget>,
     upstreams: RwLock<Vec<Arc<UpstreamMetrics>>>,
 }
 

@@ -82,6 +82,18 @@ pub const TABLE: &[Described] = &[
         "Requests whose credential was absent or wrong.",
     ),
     described(
+        "handback_input_bytes_unfinished",
+        Gauge,
+        &[],
+        "Bytes of requests and frames that have begun to arrive and are not complete.",
+    ),
+    described(
+        "handback_inputs_refused_total",
+        Counter,
+        &["reason"],
+        "Requests and frames that were refused before they were complete, by reason.",
+    ),
+    described(
         "handback_continuations_sealed_total",
         Counter,
         &["kind"],

@@ -8,6 +8,7 @@ use handback_token::Tallied;
 use super::table::{Described, TABLE};
 use super::upstream::UpstreamMetrics;
 use super::{Counter, Elsewhere, Histogram, Metrics, OUTCOMES, REASONS, SURFACES};
+use crate::InputBudget;
 
 /// Tokens, in the order in which they are tallied.
 const TOKENS: [&str; 3] = ["cursor", "state", "resume"];
@@ -46,6 +47,14 @@ impl Metrics {
                 None
             }
             "handback_unidentified_total" => one(&self.unidentified),
+            "handback_input_bytes_unfinished" => self.input.get().map(InputBudget::bytes),
+            "handback_inputs_refused_total" => {
+                for (refusal, count) in self.input.get().into_iter().flat_map(InputBudget::refused)
+                {
+                    text.sample(name, &[("reason", refusal.as_str())], count)?;
+                }
+                None
+            }
             "handback_continuations_sealed_total" => {
                 text.tokens(name, tokens, |tallied| tallied.sealed)?;
                 None

@@ -30,7 +30,7 @@ fn a_token_is_shown_to_the_server_and_a_walk_is_its_callers() {
         assert!(nobody.stderr.contains("--token-file"), "{nobody:?}");
         let words = ["shop_orders", r#"{"customer":7}"#, "--token-file"];
         let page = world.call(&url, &[&words[..], &[&alice]].concat()).expect_code(0);
-        let cursor = after(&page.stderr, "--cursor ");
+        let cursor = after(&page.stderr, "--cursor=");
         let on = |who: &str| world.call(&url, &[&words[..], &[who, "--cursor", cursor]].concat());
         on(&alice).expect_code(0);
         assert!(on(&bob).expect_code(3).stdout.contains("refused: invalid"));

@@ -53,7 +53,7 @@ fn a_walk_that_stops_says_where_to_go_on() {
             assert!(!got.is_empty() && orders.starts_with(&got), "{stopped:?}");
             assert!(stopped.stdout.len() < 1100, "no more than was allowed: {stopped:?}");
             assert!(stopped.stderr.contains("stopped after"), "{stopped:?}");
-            let cursor = after(&stopped.stderr, "--cursor ");
+            let cursor = after(&stopped.stderr, "--cursor=");
             let rest = ids(&all(&["--cursor", cursor]).expect_code(0).json());
             assert_eq!([got, rest].concat(), orders);
         }

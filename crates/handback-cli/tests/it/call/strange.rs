@@ -1,7 +1,9 @@
 //! Servers that say what no server should say.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 
 use serde_json::{Value, json};
@@ -93,12 +95,81 @@ fn the_cursor_of_a_server_is_one_harmless_word() {
         (vec![page(), refused()], "t --all --merge lines", 1),
     ] {
         let ran = shown("", pages, words, code);
-        let wanted = format!("the same command with --cursor {AS_A_WORD}");
+        let wanted = format!("the same command with --cursor={AS_A_WORD}");
         assert!(ran.stderr.contains(&wanted), "{words}: {ran:?}");
     }
     let meta = json!({"dev.handback/nextCursor": STRANGE});
     let ran = shown("/mcp", vec![message(&json!({"content": [], "_meta": meta}))], "t", 0);
     assert!(ran.stderr.contains(AS_A_WORD), "{ran:?}");
+}
+
+/// A server that says these things, one to each request, and hands on the bodies that it got.
+fn recorder(all: Vec<Said>) -> (String, mpsc::Receiver<Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, bodies) = mpsc::channel();
+    thread::spawn(move || {
+        for (status, kind, body) in all {
+            let (stream, _) = listener.accept().unwrap();
+            let mut stream = BufReader::new(stream);
+            let mut length = 0;
+            loop {
+                let mut line = String::new();
+                stream.read_line(&mut line).unwrap();
+                let line = line.trim_end().to_ascii_lowercase();
+                if let Some(bytes) = line.strip_prefix("content-length: ") {
+                    length = bytes.parse().unwrap();
+                }
+                if line.is_empty() {
+                    break;
+                }
+            }
+            let mut got = vec![0; length];
+            stream.read_exact(&mut got).unwrap();
+            sender.send(serde_json::from_slice(&got).unwrap()).unwrap();
+            let length = body.len();
+            let head = format!("content-type: {kind}\r\ncontent-length: {length}");
+            let answer =
+                format!("HTTP/1.1 {status} x\r\nconnection: close\r\n{head}\r\n\r\n{body}");
+            stream.get_mut().write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    (url, bodies)
+}
+
+#[test]
+fn wound_a13_the_printed_command_answers_questions_of_any_name() {
+    let names = ["sure", "-x", "--all", "a=b", "\"q\"", "it's $(touch pwned) `id`; x", STRANGE, ""];
+    for state in ["s", "-s", "--all", "a b=$HOME'", STRANGE] {
+        let form = json!({
+            "type": "form",
+            "message": "m",
+            "schema": {"required": [STRANGE], "properties": {STRANGE: {"enum": [STRANGE]}}},
+        });
+        let mut questions: serde_json::Map<String, Value> =
+            names.iter().map(|name| ((*name).to_owned(), form.clone())).collect();
+        questions
+            .insert("u=".to_owned(), json!({"type": "url", "message": "m", "url": "http://u"}));
+        let asks = said(&json!({"inputRequests": questions, "requestState": state}));
+        let (url, bodies) = recorder(vec![asks, said(&json!({"result": 7}))]);
+        let sandbox = Sandbox::new();
+        let ran = sandbox.run(&format!("call --url {url} t")).expect_code(0);
+        let (_, command) = ran.stdout.split_once("To answer:\n  ").unwrap();
+        let command = command.strip_suffix('\n').unwrap();
+        assert!(!command.contains(|c: char| c.is_control() || c == '\u{202e}'), "{command:?}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).env_clear().current_dir(sandbox.path(""));
+        let again = Ran::of(shell.stdin(Stdio::null()).output().unwrap()).expect_code(0);
+        assert_eq!(again.stdout.trim(), "7", "{again:?}");
+        assert!(!sandbox.path("pwned").exists());
+        let (_, answered) = (bodies.recv().unwrap(), bodies.recv().unwrap());
+        assert_eq!(answered["requestState"], state);
+        let answer = json!({"action": "accept", "content": {STRANGE: STRANGE}});
+        for name in names {
+            assert_eq!(answered["inputResponses"][name], answer, "{name:?} in {answered}");
+        }
+        assert_eq!(answered["inputResponses"]["u="], json!({"action": "accept"}), "{answered}");
+    }
 }
 
 fn error() -> String {

@@ -274,6 +274,21 @@ fn nobody_changes_what_is_for_all() {
 }
 
 #[test]
+fn wound_a13_the_log_level_of_a_shared_server_is_refused() {
+    let level = json!({"level": "debug"});
+    let served = Served::new(SHARED);
+    let session = served.begin(&served.alice);
+    let refused = session.ask("logging/setLevel", &level).pop().unwrap();
+    assert_eq!(refused["error"]["code"], -32601, "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("shared"), "{refused}");
+    // With a connection of its own, the same caller sets it.
+    let unshared = Served::new("");
+    let session = unshared.begin(&unshared.alice);
+    let set = session.ask("logging/setLevel", &level).pop().unwrap();
+    assert!(set["result"].is_object(), "{set}");
+}
+
+#[test]
 fn nobody_begins_anew_for_all() {
     let served = Served::new(SHARED);
     let (alice, bob) = (served.begin(&served.alice), served.begin(&served.bob));
