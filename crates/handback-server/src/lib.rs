@@ -30,6 +30,7 @@
 //! `examples/tool_server.rs` in the repository is a whole one.
 
 pub mod aql_tools;
+mod audit_file;
 mod blocking;
 mod clock;
 mod config;
@@ -45,6 +46,7 @@ mod metrics;
 mod patient;
 pub mod prelude;
 mod quick;
+mod quotas;
 mod revoke;
 mod rewound;
 mod router;

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use handback_identity::VerifiedPrincipal;
+use handback_identity::{Caller, VerifiedPrincipal};
 use handback_stream::{MAX_PAYLOAD_BYTES, PublicKey};
 use handback_surface::body::ReplyBody;
 use handback_surface::duplex::{self, DuplexRoutes};
@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::identity::Identity;
 use crate::limits::Limits;
+use crate::quotas::RequestQuotas;
 use crate::tools::Tools;
 use crate::{metrics, revoke};
 
@@ -35,13 +36,14 @@ pub(crate) struct Router {
     pub(crate) identity: std::sync::Arc<Identity>,
     pub(crate) tools: Tools,
     pub(crate) limits: Limits,
+    pub(crate) quotas: RequestQuotas,
 }
 
 /// Where receivers of webhooks find what to verify them with.
 const WEBHOOK_KEYS: &str = "/v1/stream/__ds/jwks.json";
 
 /// Where MCP is spoken.
-const MCP: &str = "/mcp";
+pub(crate) const MCP: &str = "/mcp";
 
 const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 
@@ -156,6 +158,22 @@ impl Router {
                 return self.identity.refused(refusal);
             }
         };
+        let principal = caller.principal().clone();
+        let admitted = match self.quotas.admit(&request, &principal) {
+            Ok(admitted) => admitted,
+            Err(response) => return *response,
+        };
+        let response = self.for_caller(request, caller).await;
+        self.quotas.note(&response, &principal);
+        response.map(|body| body.with_guard(admitted))
+    }
+
+    /// The answer to a caller whose request is counted.
+    async fn for_caller<B>(&self, request: Request<B>, caller: Caller) -> Response<ReplyBody>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         if request.uri().path() == MCP {
             let principal = caller.principal().clone();
             let mut request = request;
