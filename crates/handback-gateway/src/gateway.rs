@@ -27,6 +27,7 @@ use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
 use crate::once::Cuts;
 use crate::options::Options;
+use crate::programs::ProgramAccount;
 use crate::reference::Places;
 use crate::retry::{Delivery, Retries};
 use crate::slot::{Slot, Source};
@@ -333,14 +334,13 @@ impl Gateway {
     }
 
     async fn find_line(&self, talk: &Talk, which: usize) -> Result<Line, LineError> {
-        let binding = || talk.caller.principal().binding();
         if self.0.modern.get(which).is_some() {
             return match self.speaks(which).await?.era {
                 Era::Modern => self.modern_line(which).await,
-                _ => self.bridge(binding(), which).await,
+                _ => self.bridge(&talk.caller, which).await,
             };
         }
-        let binding = binding();
+        let binding = talk.caller.principal().binding();
         let slot = {
             let mut lines = self.0.own_lines.lock().unwrap_or_else(PoisonError::into_inner);
             let granted = talk.caller.scopes();
@@ -422,19 +422,20 @@ impl Gateway {
     }
 
     /// The line of the older era to an upstream, for a caller of the newer one.
-    async fn bridge(&self, binding: String, which: usize) -> Result<Line, LineError> {
+    async fn bridge(&self, caller: &Caller, which: usize) -> Result<Line, LineError> {
         if let Some(shared) = self.shared(which) {
             return shared.line().await;
         }
         let Some(source) = self.source(which) else { return Err(LineError::Era) };
         let slot = {
             let mut bridges = self.0.bridges.lock().unwrap_or_else(PoisonError::into_inner);
-            let key = (binding, which);
+            let key = (caller.principal().binding(), which);
             let known = bridges.get(&key).map(|bridge| bridge.slot);
             known.unwrap_or_else(|| {
                 let (sender, heard) = mpsc::channel(WAITING_MAX);
                 let opening = Opening::Bridged { initialize: bridge::greeting() };
-                let slot = Arc::new(Slot::new(source, opening, sender));
+                let slot = Slot::new(source, opening, sender);
+                let slot = Arc::new(slot.on_account(ProgramAccount::of(self, caller)));
                 let told = Told::new();
                 let gateway = Arc::downgrade(&self.0);
                 let changed = move || {

@@ -28,6 +28,11 @@ impl Gateway {
         for (which, line) in opened.iter().enumerate() {
             match line {
                 Ok(hello) => hellos.extend(self.said(caller, Era::Legacy, which, hello)),
+                // It is there, and the caller may have no more of it: a session without it would
+                // look like one of another server.
+                Err(error @ LineError::OverQuota(_)) => {
+                    return Err(words::unanswered(self.name_of(which), error));
+                }
                 // With one server behind, there is nothing without it.
                 Err(error) if own == 1 && which == 0 => {
                     return Err(words::unanswered(self.name_of(which), error));

@@ -53,6 +53,7 @@ mod mirror;
 mod names;
 mod once;
 pub mod options;
+mod programs;
 pub mod reference;
 mod relay;
 mod replay;

@@ -448,7 +448,7 @@ impl Gateway {
     /// asked again, and a program that ends over the question is not started again for it.
     fn may_come_back(&self, which: usize, error: &LineError) -> bool {
         match error {
-            LineError::Unreachable(_) | LineError::Busy => true,
+            LineError::Unreachable(_) | LineError::Busy | LineError::OverQuota(_) => true,
             LineError::Refused(status) => matches!(*status, 408 | 429 | 502..=504),
             LineError::Lost => !self.is_program(which),
             _ => false,

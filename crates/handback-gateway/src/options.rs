@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use handback_identity::Glob;
-use handback_tool::relayed_name;
+use handback_tool::{Quota, Share, relayed_name};
 
 use crate::bound::Budget;
 use crate::reference::{Allowed, DEFAULT_BYTES_MAX};
@@ -14,6 +14,12 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// Bytes of an answer that is kept in memory; a larger one goes to a file as it arrives.
 pub const MEMORY_BYTES_MAX: usize = 8 << 20;
+
+/// Sessions of older clients at most, if nothing is said: each may have a program of its own behind it.
+pub const SESSIONS_MAX: u64 = 800;
+
+/// Programs that are started for single callers at most, if nothing is said: one has about 50 MB.
+pub const PROGRAMS_MAX: u64 = 256;
 
 /// What can be chosen about a gateway.
 #[derive(Clone, Debug)]
@@ -32,6 +38,10 @@ pub struct Options {
     /// What stands behind is a gateway itself: everything is passed on to the first upstream as it
     /// is, and there is nothing else. Nothing is bounded, sealed or recorded here.
     pub is_direct: bool,
+    /// Sessions of older clients over HTTP, of all callers and of each.
+    pub sessions: Quota,
+    /// Programs that are started for single callers.
+    pub programs: Quota,
 }
 
 /// The names that a tool goes by. Which of them a client sees depends on what other upstreams have, and
@@ -83,6 +93,8 @@ impl Default for Options {
             reference_bytes_max: DEFAULT_BYTES_MAX,
             directions: Vec::new(),
             is_direct: false,
+            sessions: Quota::new(SESSIONS_MAX, Share::WHOLE),
+            programs: Quota::new(PROGRAMS_MAX, Share::WHOLE),
         }
     }
 }

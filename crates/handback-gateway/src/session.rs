@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalog::Catalogs;
 use crate::following::{Following, pause_after};
 use crate::gateway::{Gateway, TOGETHER_TIME};
+use crate::programs::ProgramAccount;
 use crate::retry::Delivery;
 use crate::slot::{OnLine, Slot};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
@@ -98,7 +99,10 @@ impl Session {
         let mut heard = Vec::new();
         for (which, source) in gateway.sources(&caller).into_iter().enumerate() {
             let (sender, receiver) = mpsc::channel(WAITING_MAX);
-            let own = || Arc::new(Slot::new(source, opening.clone(), sender));
+            let own = || {
+                let slot = Slot::new(source, opening.clone(), sender);
+                Arc::new(slot.on_account(ProgramAccount::of(gateway, &caller)))
+            };
             slots.push(gateway.shared(which).cloned().unwrap_or_else(own));
             heard.push(receiver);
         }

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use handback_identity::Caller;
 use handback_mcp::server::McpServer;
+use handback_tool::Charge;
 use handback_tool::metrics::UpstreamMetrics;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep};
 
+use crate::programs::ProgramAccount;
 use crate::upstream::{Ending, HEARD_MAX, Line, LineError, Opening, Spec, Spontaneous};
 
 /// How long a new try waits after the first one that failed; each one after that twice as long.
@@ -63,6 +65,8 @@ pub(crate) struct Slot {
     last: AtomicU64,
     /// Places for those who wait for the line.
     places: Arc<Semaphore>,
+    /// The account of the caller whose line it is; none, if callers share it.
+    account: Option<ProgramAccount>,
 }
 
 /// What belongs to no question, with the number of the line that it came on: of a line that is gone, it
@@ -121,7 +125,14 @@ impl Slot {
     pub(crate) fn new(source: Source, opening: Opening, spontaneous: mpsc::Sender<OnLine>) -> Self {
         let (line, failed, last) = (RwLock::default(), Mutex::default(), AtomicU64::default());
         let places = Arc::new(Semaphore::new(PLACES));
-        Self { source, opening, spontaneous, line, failed, last, places }
+        let account = None;
+        Self { source, opening, spontaneous, line, failed, last, places, account }
+    }
+
+    /// The slot of one caller, on whose account its programs are counted.
+    pub(crate) fn on_account(mut self, account: ProgramAccount) -> Self {
+        self.account = Some(account);
+        self
     }
 
     /// The line.
@@ -144,8 +155,10 @@ impl Slot {
             }
             sleep(left).await;
         }
+        // Nothing has failed at the upstream: the next try need not wait.
+        let program = self.charge()?;
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let opened = tokio::time::timeout(OPENING_TIME, self.open(number)).await;
+        let opened = tokio::time::timeout(OPENING_TIME, self.open(number, program)).await;
         match opened.unwrap_or(Err(LineError::TimedOut)) {
             Ok(line) => {
                 failed.is_over(self.is_program());
@@ -204,11 +217,17 @@ impl Slot {
         known.filter(|(known, _)| *known == number).map(|(_, line)| line)
     }
 
-    async fn open(&self, number: u64) -> Result<Line, LineError> {
+    /// Counts the program that is about to be started, if one is.
+    fn charge(&self) -> Result<Option<Charge>, LineError> {
+        let account = self.account.as_ref().filter(|_| self.is_program());
+        account.map(ProgramAccount::charge).transpose()
+    }
+
+    async fn open(&self, number: u64, program: Option<Charge>) -> Result<Line, LineError> {
         let (opening, spontaneous) = (self.opening.clone(), self.heard_on(number));
         match &self.source {
             Source::Upstream(spec, _, ending) => {
-                Line::open_under(spec, opening, spontaneous, ending).await
+                Line::open_under(spec, opening, spontaneous, ending, program).await
             }
             Source::Own(server, caller) => {
                 Line::open_own(server, caller, opening, spontaneous).await

@@ -8,6 +8,7 @@ use handback_tool::Refusal;
 use handback_wire::depth::depth;
 use serde_json::{Value, json};
 
+use crate::programs;
 use crate::reference::{Fault, ReferenceError};
 use crate::replay::Again;
 use crate::upstream::{Answer, LineError, Raw};
@@ -186,6 +187,7 @@ pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'st
             let why = "wants in headers are too long for that";
             (format!("arguments that the server `{upstream}` {why}"), "headers_too_long")
         }
+        LineError::OverQuota(part) => (part.sentence(programs::RESOURCE), part.reason()),
         LineError::Busy => (format!("the server `{upstream}` is busy"), "busy"),
         LineError::Era => {
             (format!("the server `{upstream}` speaks another revision of the protocol"), "era")

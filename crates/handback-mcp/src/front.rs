@@ -5,9 +5,10 @@
 //! caller in that session. Only then rmcp sees it. Of what rmcp answers, the ids of events are
 //! sealed, and errors that tell of the inside are replaced.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,8 +18,8 @@ use handback_store::revocations::Subject;
 use handback_store::sessions::SessionOptions;
 use handback_token::is_unambiguous;
 use handback_token::{Operation, Outside, Reason, Sealer};
-use handback_tool::Surface;
 use handback_tool::gate::{Back, Gate, OUTLIVED};
+use handback_tool::{Charge, Exhausted, Quota, Share, Surface};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body;
@@ -47,6 +48,12 @@ pub const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id
 /// What rmcp says of a session that it does not know. A session that is not the caller's, or not
 /// there at all, gets the same.
 const NO_SESSION: &str = "Not Found: Session not found";
+
+/// Sessions in memory at once, if nothing is said: each has some tens of kilobytes.
+const LIVE_MAX: u64 = 800;
+
+/// The resource that is counted, as errors and the audit name it.
+const RESOURCE: &str = "sessions";
 
 /// Codes of JSON-RPC.
 const PARSE_ERROR: i32 = -32700;
@@ -83,8 +90,8 @@ pub struct FrontOptions {
     pub origins: Vec<String>,
     /// How long sessions live, and how many one caller may have.
     pub sessions: SessionOptions,
-    /// How many sessions of all callers may be in memory at once; beyond them, none begins.
-    pub sessions_max: usize,
+    /// Sessions that are in memory at once, of all callers and of each; beyond them, none begins.
+    pub live: Quota,
     /// How long a connection may be silent.
     pub keep_alive: Duration,
     /// What was revoked, and where refusals of sessions and ids of events are written down. Without
@@ -99,7 +106,7 @@ impl Default for FrontOptions {
             hosts: loopback.map(str::to_owned).to_vec(),
             origins: loopback.map(|host| format!("http://{host}:*")).to_vec(),
             sessions: SessionOptions::default(),
-            sessions_max: 10_000,
+            live: Quota::new(LIVE_MAX, Share::WHOLE),
             keep_alive: Duration::from_secs(15),
             gate: None,
         }
@@ -118,7 +125,9 @@ struct Inner<H> {
     events: Events,
     ids: EventIds,
     gate: Option<Gate>,
-    sessions_max: usize,
+    /// The charges of those that are in memory, by session.
+    charges: Mutex<HashMap<String, Charge>>,
+    quota: Quota,
     keep_alive: Duration,
 }
 
@@ -163,7 +172,7 @@ impl<H: ServerHandler> Front<H> {
         let live = Arc::new(LocalSessionManager::default().with_event_store(kept));
         let legacy = StreamableHttpService::new(move || Ok(handler()), Arc::clone(&live), config);
         let ids = EventIds::new(sealer, clock);
-        let FrontOptions { sessions_max, keep_alive, gate, .. } = options;
+        let FrontOptions { live: quota, keep_alive, gate, .. } = options;
         Self(Arc::new(Inner {
             modern,
             legacy,
@@ -172,7 +181,8 @@ impl<H: ServerHandler> Front<H> {
             events,
             ids,
             gate,
-            sessions_max,
+            charges: Mutex::default(),
+            quota,
             keep_alive,
         }))
     }
@@ -222,6 +232,7 @@ impl<H: ServerHandler> Inner<H> {
         }
         let (answered, session) = match session {
             Some(session) => {
+                self.charge_again(&session, caller).await?;
                 let answered = self.legacy.handle(request);
                 (OwnedSessions::on_behalf_of(caller, answered).await, Some(session))
             }
@@ -242,12 +253,44 @@ impl<H: ServerHandler> Inner<H> {
         caller: &VerifiedPrincipal,
     ) -> Result<(Reply, Option<String>), Box<Reply>> {
         let may_begin = request.method() == Method::POST;
-        if may_begin && self.live.sessions.read().await.len() >= self.sessions_max {
-            return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions"));
-        }
+        let charge = match may_begin {
+            true => Some(self.charge(caller).await?),
+            false => None,
+        };
         let answered = OwnedSessions::on_behalf_of(caller, self.legacy.handle(request)).await;
         let session = self.begun(&answered, caller).await?;
+        if let (Some(session), Some(charge)) = (&session, charge) {
+            lock(&self.charges).insert(session.clone(), charge);
+        }
         Ok((answered, session))
+    }
+
+    /// Counts one more session of a caller in memory.
+    async fn charge(&self, caller: &VerifiedPrincipal) -> Result<Charge, Box<Reply>> {
+        {
+            let live = self.live.sessions.read().await;
+            lock(&self.charges).retain(|id, _| live.contains_key(id.as_str()));
+        }
+        self.quota.charge(caller, 1).map_err(|part| {
+            if let Some(gate) = &self.gate {
+                gate.refused_by_quota(Surface::Mcp, RESOURCE, caller, part);
+            }
+            over_quota(part)
+        })
+    }
+
+    /// Counts a session of an earlier process, which comes back into memory with this request.
+    async fn charge_again(
+        &self,
+        session: &str,
+        caller: &VerifiedPrincipal,
+    ) -> Result<(), Box<Reply>> {
+        let is_counted = lock(&self.charges).contains_key(session);
+        if !is_counted {
+            let charge = self.charge(caller).await?;
+            lock(&self.charges).insert(session.to_owned(), charge);
+        }
+        Ok(())
     }
 
     /// The session that a request names, if it is the caller's.
@@ -416,6 +459,22 @@ fn without_inside(reply: Reply) -> Reply {
         return reply;
     }
     *plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
+}
+
+/// The refusal of a session to a caller at its share, or when all sessions are in use.
+fn over_quota(part: Exhausted) -> Box<Reply> {
+    let status = match part {
+        Exhausted::Caller => StatusCode::TOO_MANY_REQUESTS,
+        Exhausted::Total => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let mut reply = Response::new(Full::new(Bytes::from(part.sentence(RESOURCE))).boxed());
+    *reply.status_mut() = status;
+    Box::new(reply)
+}
+
+/// A panic elsewhere leaves the charges whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn no_sessions() -> Box<Reply> {

@@ -59,7 +59,7 @@ pub(crate) async fn serve(
     tls: Option<Arc<Tls>>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let room = Arc::new(Semaphore::new(connections_max(router.limits.connections)));
+    let room = Arc::new(Semaphore::new(router.limits.connections));
     let crowd = Arc::new(Crowd::default());
     let mut connections = JoinSet::new();
     loop {
@@ -156,7 +156,7 @@ impl Crowd {
 }
 
 /// How many connections there may be: without files, the store could not go on.
-fn connections_max(wanted: usize) -> usize {
+pub(crate) fn connections_max(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     // What is allowed is asked for. If that fails, it stays as it is.
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -30,6 +30,7 @@
 //! `examples/tool_server.rs` in the repository is a whole one.
 
 pub mod aql_tools;
+mod audit_file;
 mod blocking;
 mod clock;
 mod config;
@@ -47,6 +48,7 @@ mod metrics;
 mod patient;
 pub mod prelude;
 mod quick;
+mod quotas;
 mod revoke;
 mod rewound;
 mod router;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use handback_stream::StreamQuotas;
+use handback_tool::audit::RefusalRate;
 use handback_tool::{INPUT_BYTES, MAX_RESULT_BYTES, Rate, Share};
 
 /// Limits of a server. [`Limits::default`] is what suits most.
@@ -18,6 +20,24 @@ pub struct Limits {
     pub caller_share: Share,
     /// Bytes of requests and frames of all callers that have begun to arrive and are not complete.
     pub input_bytes: u64,
+    /// WebSocket connections of all callers.
+    pub websockets: usize,
+    /// Event streams of all callers.
+    pub event_streams: usize,
+    /// Streams of all callers.
+    pub streams: u64,
+    /// Stored bytes of the streams of all callers.
+    pub stream_bytes: u64,
+    /// Sessions of MCP clients before 2026-07-28, of all callers.
+    pub sessions: usize,
+    /// Programs of upstreams that are started for single callers, of all callers.
+    pub programs: usize,
+    /// Refused calls of all callers per second that the audit has lines of.
+    pub audit_refusals: u32,
+    /// Bytes of a file of the audit, before the next one is begun.
+    pub audit_file_bytes: u64,
+    /// Full files of the audit that are kept.
+    pub audit_files: u32,
     /// Calls of tools that one caller may have in flight.
     pub calls_per_caller: usize,
     /// How fast one caller may call tools.
@@ -37,12 +57,43 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// The same limits, of which one caller may use all: there is only one caller.
+    pub(crate) fn of_one_caller(self) -> Self {
+        Self { caller_share: Share::WHOLE, ..self }
+    }
+
+    /// The quotas of streams.
+    pub(crate) fn stream_quotas(&self) -> StreamQuotas {
+        StreamQuotas {
+            streams: self.streams,
+            streams_per_owner: self.caller_share.of(self.streams),
+            bytes: self.stream_bytes,
+            bytes_per_owner: self.caller_share.of(self.stream_bytes),
+        }
+    }
+
     /// Bytes of a body: room for a large document.
     pub const BODY_BYTES: usize = 4 << 20;
     /// Bytes of headers: many times what ours have together, and the longest access token.
     pub const HEADER_BYTES: usize = 16 << 10;
     /// Connections: more than one machine serves well.
     pub const CONNECTIONS: usize = 10_000;
+    /// WebSocket connections: each has some tens of kilobytes of buffers.
+    pub const WEBSOCKETS: usize = handback_surface::duplex::CONNECTIONS_MAX as usize;
+    /// Event streams: each is woken by every change of what it shows.
+    pub const EVENT_STREAMS: usize = 4_096;
+    /// Streams: about 2 GB of memory, since each has some kilobytes.
+    pub const STREAMS: u64 = 800_000;
+    /// Stored bytes of streams, 64 GiB: what a small machine has beside its system.
+    pub const STREAM_BYTES: u64 = 64 << 30;
+    /// Sessions: 100 for each of eight callers.
+    pub const SESSIONS: usize = 800;
+    /// Programs: 32 for each of eight callers. One has about 50 MB of memory.
+    pub const PROGRAMS: usize = 256;
+    /// Bytes of a file of the audit: about 200,000 calls.
+    pub const AUDIT_FILE_BYTES: u64 = 64 << 20;
+    /// Full files of the audit: 512 MiB.
+    pub const AUDIT_FILES: u32 = 8;
     /// Calls in flight: an agent that works on many things at once.
     pub const CALLS_PER_CALLER: usize = 64;
     /// How long a call may take: longer work has a task of its own.
@@ -67,6 +118,15 @@ impl Default for Limits {
             connections: Self::CONNECTIONS,
             caller_share: Share::default(),
             input_bytes: INPUT_BYTES,
+            websockets: Self::WEBSOCKETS,
+            event_streams: Self::EVENT_STREAMS,
+            streams: Self::STREAMS,
+            stream_bytes: Self::STREAM_BYTES,
+            sessions: Self::SESSIONS,
+            programs: Self::PROGRAMS,
+            audit_refusals: RefusalRate::PER_SECOND,
+            audit_file_bytes: Self::AUDIT_FILE_BYTES,
+            audit_files: Self::AUDIT_FILES,
             calls_per_caller: Self::CALLS_PER_CALLER,
             call_rate: Rate { per_second: Rate::PER_SECOND, burst: Rate::BURST },
             call_time: Self::CALL_TIME,

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use crate::identity::Identity;
 use crate::input::CountedBody;
 use crate::limits::Limits;
+use crate::quotas::RequestQuotas;
 use crate::tools::Tools;
 use crate::{metrics, revoke};
 
@@ -38,13 +39,14 @@ pub(crate) struct Router {
     pub(crate) tools: Tools,
     pub(crate) limits: Limits,
     pub(crate) input: InputBudget,
+    pub(crate) quotas: RequestQuotas,
 }
 
 /// Where receivers of webhooks find what to verify them with.
 const WEBHOOK_KEYS: &str = "/v1/stream/__ds/jwks.json";
 
 /// Where MCP is spoken.
-const MCP: &str = "/mcp";
+pub(crate) const MCP: &str = "/mcp";
 
 const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 
@@ -159,12 +161,20 @@ impl Router {
                 return self.identity.refused(refusal);
             }
         };
+        let principal = caller.principal().clone();
+        let admitted = match self.quotas.admit(&request, &principal) {
+            Ok(admitted) => admitted,
+            Err(response) => return *response,
+        };
         let (parts, body) = request.into_parts();
-        let (body, refused) = CountedBody::new(body, self.input.input(caller.principal()));
+        let (body, refused) = CountedBody::new(body, self.input.input(&principal));
         let response = self.for_caller(Request::from_parts(parts, body), caller).await;
-        refused.answer().await.unwrap_or(response)
+        let response = refused.answer().await.unwrap_or(response);
+        self.quotas.note(&response, &principal);
+        response.map(|body| body.with_guard(admitted))
     }
 
+    /// The answer to a caller whose request is counted.
     async fn for_caller<B>(&self, mut request: Request<B>, caller: Caller) -> Response<ReplyBody>
     where
         B: Body<Data = Bytes> + Unpin + Send + 'static,

@@ -21,13 +21,15 @@ use handback_surface::streams::{
     Clock, Mode, Settings, StreamRoutes, Streams, SubscriptionSettings, Targets,
 };
 use handback_token::{KeyRing, Mode as TokenMode, Sealer, SealerError, UnixTime};
-use handback_tool::{InputBudget, Metrics};
+use handback_tool::{InputBudget, Metrics, Quota};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::config::{ServerConfig, StoreChoice, Upstream};
 use crate::identity::{Identity, IdentityError};
 use crate::keys::{self, KeyError, StoreKeys};
+use crate::limits::Limits;
+use crate::quotas::RequestQuotas;
 use crate::router::Router;
 use crate::tls::{Tls, TlsError};
 use crate::tools::{ToolParts, Tools, ToolsError};
@@ -159,10 +161,11 @@ impl Server {
     /// # Errors
     ///
     /// [`StartError`], before anything was answered.
-    pub async fn start(config: ServerConfig) -> Result<Self, StartError> {
+    pub async fn start(mut config: ServerConfig) -> Result<Self, StartError> {
         if let Some(path) = &config.socket {
             check_socket(path)?;
         }
+        config.limits = limits_of(&config);
         let is_loopback = config.listen.ip().is_loopback();
         if !is_loopback && config.identity.is_none() {
             return Err(StartError::NotLoopback(config.listen));
@@ -186,11 +189,13 @@ impl Server {
         #[cfg(debug_assertions)]
         let (log, kv) = crate::faults::under(log, kv, config.kill_at);
         let time = clock(&config);
-        let streams = Streams::open(log, signing, Arc::clone(&time), mode)?;
+        let quotas = config.limits.stream_quotas();
+        let streams = Streams::open_within(log, signing, Arc::clone(&time), mode, quotas)?;
         let listen = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let mut settings = Settings::default();
+        settings.share = config.limits.caller_share;
         if let Some(time) = config.long_poll {
             settings = settings.long_poll(time);
         }
@@ -218,7 +223,9 @@ impl Server {
         let input = InputBudget::new(limits.input_bytes, limits.caller_share);
         let _ = tools.pipeline.metrics().input.set(input.clone());
         settings_duplex.input = input.clone();
-        settings_duplex.gate = Some(tools.pipeline.gate());
+        let gate = tools.pipeline.gate();
+        settings_duplex.gate = Some(gate.clone());
+        settings_duplex.connections = Quota::new(limits.websockets as u64, limits.caller_share);
         let settings_duplex = settings_duplex.tools(Arc::clone(&tools.pipeline));
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
         let routes = StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(sealer);
@@ -231,6 +238,7 @@ impl Server {
             tools,
             limits,
             input,
+            quotas: RequestQuotas::new(&limits, gate),
         };
         Ok(Self { listener, address, router: Arc::new(router), streams, kv, key, tls, socket })
     }
@@ -353,12 +361,13 @@ async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>, router: Arc<Router>) {
 ///
 /// [`StartError`].
 pub async fn serve_stdio(
-    config: ServerConfig,
+    mut config: ServerConfig,
     uid: u32,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), StartError> {
     let server_id = config.server_id.clone().unwrap_or_else(|| config.ring.id().to_string());
     let peers = UnixPeers::new(&server_id)?;
+    config.limits = config.limits.of_one_caller();
     let bytes_max = config.limits.body_bytes;
     let (log, kv, keys) = open(&config)?;
     #[cfg(debug_assertions)]
@@ -467,6 +476,17 @@ fn tell_sums(metrics: &Metrics) {
         tokens_saved = metrics.saved_tokens.get(),
         "sums of this run"
     );
+}
+
+/// The limits of a server, as this system and its callers allow them.
+fn limits_of(config: &ServerConfig) -> Limits {
+    let limits = match config.identity.is_none() {
+        true => config.limits.of_one_caller(),
+        false => config.limits,
+    };
+    let connections = connections::connections_max(limits.connections);
+    let websockets = limits.websockets.min(connections);
+    Limits { connections, websockets, ..limits }
 }
 
 /// What tells the time.

@@ -1,9 +1,9 @@
 //! Tools: the pipeline, what it stands on, and the surfaces that it has.
 
 use std::collections::HashSet;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,15 +22,18 @@ use handback_page::aql::{self, Catalog};
 use handback_store::held::{HeldError, HeldOptions, HeldStore};
 use handback_store::journal::{InstanceId, Journal, JournalError};
 use handback_store::revocations::RevocationError;
+use handback_store::sessions::SessionOptions;
 use handback_store::{Change, Condition, DataKey, Kv, KvBatch, KvError, Millis, StoreError};
 use handback_token::Sealer;
-use handback_tool::audit::{AuditSink, JsonLines, NoAudit};
+use handback_tool::audit::{AuditSink, JsonLines, LimitedRefusals, NoAudit, RefusalRate};
 use handback_tool::{
-    CallHeld, CallJournal, Clock, Gate, Pipeline, PipelineParts, Rate, Registry, RevocationWatch,
+    CallHeld, CallJournal, Clock, Gate, Pipeline, PipelineParts, Quota, Rate, Registry,
+    RevocationWatch,
 };
 use rand::RngExt as _;
 
 use crate::aql_tools::{self, AqlError, AqlParts};
+use crate::audit_file::AuditFile;
 use crate::config::{ServerConfig, StoreChoice};
 use crate::limits::Limits;
 
@@ -183,10 +186,12 @@ impl Tools {
         let audit: Arc<dyn AuditSink> = match &parts.audit {
             None => Arc::new(NoAudit),
             Some(path) => {
-                let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+                let file = AuditFile::open(path, limits.audit_file_bytes, limits.audit_files);
                 let file =
                     file.map_err(|source| ToolsError::Audit { path: path.clone(), source })?;
-                Arc::new(JsonLines::new(file))
+                let (per_second, share) = (limits.audit_refusals, limits.caller_share);
+                let rate = RefusalRate { per_second, share };
+                Arc::new(LimitedRefusals::new(Arc::new(JsonLines::new(file)), rate))
             }
         };
         let revocations = RevocationWatch::new(Arc::clone(kv), now)?;
@@ -229,7 +234,11 @@ impl Tools {
         let server = McpServer::new(Arc::clone(&pipeline), about, tasks);
         let stores =
             Stores { kv: Arc::clone(kv), sealer: Arc::clone(sealer), clock: Arc::clone(time) };
-        let mut front = FrontOptions::default();
+        let sessions = Quota::new(limits.sessions as u64, limits.caller_share);
+        let per_caller = usize::try_from(sessions.per_caller()).unwrap_or(usize::MAX);
+        let stored = SessionOptions::new().per_principal(per_caller);
+        let live = sessions.clone();
+        let mut front = FrontOptions { sessions: stored, live, ..FrontOptions::default() };
         front.hosts.extend(parts.hosts);
         front.origins.extend(parts.origins);
         let gate = pipeline.gate();
@@ -244,7 +253,9 @@ impl Tools {
                 let upstreams = upstreams.into_iter().map(bounded).collect();
                 let retries = Retries::open(Arc::clone(kv), instance, clock)?;
                 let (own, pipeline) = (server.clone(), Arc::clone(&pipeline));
-                Some(Gateway::new(upstreams, own, pipeline, parts.gateway, retries))
+                let programs = Quota::new(limits.programs as u64, limits.caller_share);
+                let options = Options { sessions, programs, ..parts.gateway };
+                Some(Gateway::new(upstreams, own, pipeline, options, retries))
             }
         };
         let gateway_front = gateway.clone().map(|gateway| {
@@ -270,10 +281,12 @@ impl Tools {
             Some(gateway) => gateway.settled().await,
             None => self.pipeline.settled().await,
         }
+        self.pipeline.flush_audit();
     }
 
     /// Settles and removes what is over, a bounded piece of it. Blocks.
     pub(crate) fn sweep(&self, now: Millis) {
+        self.pipeline.flush_audit();
         // What fails now is tried again later.
         if let Err(error) = self.journal.recover(ROWS, now) {
             tracing::warn!(%error, "calls were not settled");

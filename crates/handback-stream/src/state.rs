@@ -39,6 +39,9 @@ pub(crate) struct Stream {
     /// Which chunk [`HANDLER`](crate::duplex::HANDLER) has consumed last.
     pub(crate) consumed: Option<Mark>,
     writer_seq: Option<String>,
+    /// Bytes that the log stores of its own records. Of a stream whose note is of version 2, only those
+    /// that came after that note.
+    pub(crate) bytes: u64,
     /// Streams that were forked from it.
     pub(crate) forks: usize,
     /// Whether it is kept for its forks only.
@@ -118,6 +121,7 @@ impl Stream {
             client: None,
             consumed: None,
             writer_seq: None,
+            bytes: 0,
             forks: 0,
             deleted: false,
             noted: start,
@@ -339,13 +343,15 @@ impl Stream {
             out.u64(producer.appended_in);
             out.u64(producer.seen);
         }
+        out.u64(self.bytes);
         out.finish()
     }
 
     /// The stream that a note tells of. Segments of what it was forked from are added later.
     pub(crate) fn from_note(id: StreamId, note: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(note);
-        if reader.u8()? != NOTE_VERSION {
+        let version = reader.u8()?;
+        if !matches!(version, NOTE_VERSION_WITHOUT_BYTES | NOTE_VERSION) {
             return None;
         }
         let genesis = Genesis::read(&mut reader)?;
@@ -384,6 +390,7 @@ impl Stream {
             };
             producers.insert(id, producer);
         }
+        let bytes = if version == NOTE_VERSION { reader.u64()? } else { 0 };
         let meta = Meta::new(id, &genesis, created, touched, vec![Segment::own(id, start)]);
         let mut stream = Self {
             id,
@@ -398,6 +405,7 @@ impl Stream {
             client: None,
             consumed: None,
             writer_seq,
+            bytes,
             forks: 0,
             deleted,
             noted: number,
@@ -439,7 +447,10 @@ impl Stream {
     }
 }
 
-const NOTE_VERSION: u8 = 2;
+/// The version of notes that are written. Those of version 2 are read: they have no count of bytes.
+const NOTE_VERSION: u8 = 3;
+
+const NOTE_VERSION_WITHOUT_BYTES: u8 = 2;
 
 /// Whether two content types are of the same media type, whatever their parameters.
 pub(crate) fn same_type(one: &str, other: &str) -> bool {

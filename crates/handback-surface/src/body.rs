@@ -25,7 +25,18 @@ pub enum ReplyBody {
     Boxed(BoxBody<Bytes, Infallible>),
     /// One that a single thread reads at a time.
     Unsync(UnsyncBoxBody<Bytes, Infallible>),
+    /// A body for as long as which something is counted.
+    Counted(Box<CountedBody>),
 }
+
+/// A body with what is dropped when it has been sent.
+pub struct CountedBody {
+    body: ReplyBody,
+    _guard: Box<dyn Send>,
+}
+
+/// Bytes of a whole body that are written at once, whoever reads slowly.
+const AT_ONCE_BYTES: usize = 64 << 10;
 
 /// The next piece of a body, and what makes the one after it; nothing at the end.
 pub type Making = Pin<Box<dyn Future<Output = Option<(Bytes, Box<dyn Pieces>)>> + Send>>;
@@ -36,6 +47,12 @@ pub trait Pieces: Send {
     fn next(self: Box<Self>) -> Making;
 }
 
+impl fmt::Debug for CountedBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountedBody").field("body", &self.body).finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for ReplyBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -44,6 +61,7 @@ impl fmt::Debug for ReplyBody {
             Self::Made(_) => f.write_str("Made(..)"),
             Self::Boxed(_) => f.write_str("Boxed(..)"),
             Self::Unsync(_) => f.write_str("Unsync(..)"),
+            Self::Counted(counted) => counted.body.fmt(f),
         }
     }
 }
@@ -53,6 +71,19 @@ impl ReplyBody {
     #[must_use]
     pub const fn empty() -> Self {
         Self::Whole(None)
+    }
+
+    /// Drops a guard when the body has been sent, or the connection is gone. With a small body, that is
+    /// now.
+    #[must_use]
+    pub fn with_guard(self, guard: impl Send + 'static) -> Self {
+        match self {
+            Self::Whole(bytes) if bytes.as_ref().map_or(0, Bytes::len) <= AT_ONCE_BYTES => {
+                drop(guard);
+                Self::Whole(bytes)
+            }
+            body => Self::Counted(Box::new(CountedBody { body, _guard: Box::new(guard) })),
+        }
     }
 }
 
@@ -84,6 +115,7 @@ impl Body for ReplyBody {
             }
             Self::Boxed(body) => Pin::new(body).poll_frame(context),
             Self::Unsync(body) => Pin::new(body).poll_frame(context),
+            Self::Counted(counted) => Pin::new(&mut counted.body).poll_frame(context),
             Self::Made(making) => match making.as_mut().poll(context) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Some((bytes, pieces))) => {
@@ -104,6 +136,7 @@ impl Body for ReplyBody {
             Self::Whole(bytes) => bytes.is_none(),
             Self::Boxed(body) => body.is_end_stream(),
             Self::Unsync(body) => body.is_end_stream(),
+            Self::Counted(counted) => counted.body.is_end_stream(),
             Self::Sent(_) | Self::Made(_) => false,
         }
     }
@@ -115,6 +148,7 @@ impl Body for ReplyBody {
             }
             Self::Boxed(body) => body.size_hint(),
             Self::Unsync(body) => body.size_hint(),
+            Self::Counted(counted) => counted.body.size_hint(),
             Self::Sent(_) | Self::Made(_) => SizeHint::default(),
         }
     }

@@ -4,6 +4,8 @@
 //! Lines say who, what, which continuation (by its fingerprint), the decision, the exact reason and
 //! how long it took. They never have a token, a key or an argument in them.
 
+mod refusals;
+
 use std::fmt;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +14,7 @@ use std::time::Instant;
 use handback_token::TokenFingerprint;
 use serde::Serialize;
 
+pub use self::refusals::{LimitedRefusals, RefusalRate};
 use crate::clock::Clock;
 use crate::request::{Answer, Continuation, Noted, Refusal, Reply, Request};
 
@@ -19,6 +22,12 @@ use crate::request::{Answer, Continuation, Noted, Refusal, Reply, Request};
 pub trait AuditSink: fmt::Debug + Send + Sync {
     /// Keeps a line. It is called on every call, and must not wait for long.
     fn write(&self, line: &AuditLine<'_>);
+
+    /// A call whose start was written has passed its checks, and is made now.
+    fn begun(&self, _call: &str) {}
+
+    /// Writes what waits to be written. It is called every few seconds, and at the end.
+    fn flush(&self, _now_ms: u64) {}
 }
 
 /// One line.
@@ -30,7 +39,7 @@ pub struct AuditLine<'a> {
     /// Which call: lines of one call have the same.
     pub call: &'a str,
     /// `start` or `end`; `reference` for a held value that was put into the arguments; `refusal` where what came back was no part of a call, `revocation` where an
-    /// operator changed what is revoked.
+    /// operator changed what is revoked; `left_out` for the number of refused calls without lines.
     pub event: &'static str,
     /// Where it came in.
     pub surface: &'static str,
@@ -70,6 +79,9 @@ pub struct AuditLine<'a> {
     /// What was passed by reference: from where, to where, how much of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passed: Option<serde_json::Value>,
+    /// Refused calls of the caller that have no lines, because they came faster than the audit takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<u64>,
 }
 
 impl AuditLine<'_> {
@@ -142,8 +154,17 @@ pub(crate) struct Entry {
     noted: Noted,
 }
 
-/// Characters of a name that a line has at most: names come from callers.
-pub(crate) const NAME_CHARS_MAX: usize = 256;
+/// Bytes of a name that a line has at most: names come from callers, and are URIs at the longest.
+const NAME_BYTES_MAX: usize = 256;
+
+/// A name as a line has it: a longer one ends with `…`.
+pub(crate) fn bounded_name(name: &str) -> String {
+    if name.len() <= NAME_BYTES_MAX {
+        return name.to_owned();
+    }
+    let end = name.floor_char_boundary(NAME_BYTES_MAX);
+    format!("{}…", name.get(..end).unwrap_or_default())
+}
 
 impl Entry {
     pub(crate) fn start(
@@ -167,7 +188,7 @@ impl Entry {
             call: format!("{:016x}", u64::from_be_bytes(call)),
             surface: request.surface.as_str(),
             operation: request.operation.as_str(),
-            name: request.name.chars().take(NAME_CHARS_MAX).collect(),
+            name: bounded_name(&request.name),
             issuer: principal.issuer().map(str::to_owned),
             subject: principal.subject().map(str::to_owned),
             continuation,
@@ -177,6 +198,11 @@ impl Entry {
         };
         entry.sink.write(&entry.line("start"));
         entry
+    }
+
+    /// The call has passed its checks, and is made now.
+    pub(crate) fn begun(&self) {
+        self.sink.begun(&self.call);
     }
 
     pub(crate) fn end(mut self, ended: &Result<Answer, Refusal>) {
@@ -244,6 +270,7 @@ impl Entry {
             minted: None,
             duration_us: duration.map(|micros| u64::try_from(micros).unwrap_or(u64::MAX)),
             passed: None,
+            left_out: None,
         }
     }
 }

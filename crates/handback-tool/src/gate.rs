@@ -12,11 +12,12 @@ use handback_store::revocations::Subject;
 use handback_token::{Context, Cursor, Opened, Operation, Reason, Sealer, TokenFingerprint};
 use rand::RngExt as _;
 
-use crate::audit::{AuditLine, AuditSink, NAME_CHARS_MAX};
+use crate::audit::{AuditLine, AuditSink, bounded_name};
 use crate::clock::Clock;
 use crate::pipeline::Pipeline;
 use crate::request::Surface;
 use crate::revoked::RevocationWatch;
+use crate::share::Exhausted;
 
 /// Something that came back, and from whom.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +76,23 @@ impl Gate {
         self.note(back, noted);
     }
 
+    /// Writes down that a limit on a resource is used up, and which part of it.
+    pub fn refused_by_quota(
+        &self,
+        surface: Surface,
+        resource: &'static str,
+        principal: &VerifiedPrincipal,
+        part: Exhausted,
+    ) {
+        let noted = Noted {
+            event: "refusal",
+            decision: "refused",
+            reason: Some(part.reason()),
+            presented: None,
+        };
+        self.line((surface, "quota", resource), principal, None, noted);
+    }
+
     /// Writes down that something was ended that had been let in, and why.
     pub fn ended(&self, back: &Back<'_>, reason: &'static str) {
         let noted =
@@ -126,19 +144,30 @@ impl Gate {
     }
 
     fn note(&self, back: &Back<'_>, noted: Noted) {
+        let of = (back.surface, back.operation.as_str(), back.name);
+        self.line(of, back.principal, Some(back.continuation), noted);
+    }
+
+    fn line(
+        &self,
+        (surface, operation, name): (Surface, &'static str, &str),
+        principal: &VerifiedPrincipal,
+        continuation: Option<&'static str>,
+        noted: Noted,
+    ) {
         let Noted { event, decision, reason, presented } = noted;
         let call = format!("{:016x}", rand::rng().random::<u64>());
-        let name: String = back.name.chars().take(NAME_CHARS_MAX).collect();
+        let name = bounded_name(name);
         self.audit.write(&AuditLine {
             at_ms: self.clock.now_ms(),
             call: &call,
             event,
-            surface: back.surface.as_str(),
-            operation: back.operation.as_str(),
+            surface: surface.as_str(),
+            operation,
             name: &name,
-            issuer: back.principal.issuer(),
-            subject: back.principal.subject(),
-            continuation: Some(back.continuation),
+            issuer: principal.issuer(),
+            subject: principal.subject(),
+            continuation,
             presented,
             key: None,
             decision: Some(decision),
@@ -146,6 +175,7 @@ impl Gate {
             minted: None,
             duration_us: None,
             passed: None,
+            left_out: None,
         });
     }
 }

@@ -133,6 +133,12 @@ impl Pipeline {
         self.shared.flights.settled().await;
     }
 
+    /// Writes what waits in the audit. It is to be called every few seconds.
+    pub fn flush_audit(&self) {
+        let parts = &self.shared.parts;
+        parts.audit.flush(parts.clock.now_ms());
+    }
+
     /// What is counted.
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
@@ -210,7 +216,7 @@ impl Pipeline {
     pub async fn call(&self, request: Request) -> Result<Answer, Refusal> {
         let parts = &self.shared.parts;
         let entry = Entry::start(&parts.audit, &parts.clock, rand::rng().random(), &request);
-        let ended = self.shared.run(request).await;
+        let ended = self.shared.run(request, &entry).await;
         entry.end(&ended);
         ended
     }
@@ -341,13 +347,16 @@ pub(crate) enum Ran {
 impl Shared {
     /// A call from its checks to its answer. Nothing before `reserve` leaves a trace but the audit,
     /// and nothing after it is refused for a reason that was knowable before.
-    async fn run(self: &Arc<Self>, request: Request) -> Result<Answer, Refusal> {
+    async fn run(self: &Arc<Self>, request: Request, entry: &Entry) -> Result<Answer, Refusal> {
         let (call, checked, place) = self.try_out(request).await?;
         let wanted = call.to_be_recorded(&checked)?;
         let journal = &self.parts.journal;
         let (recorded, is_replay) = match self.reserve(&call.waits(), wanted, journal).await? {
             Turn::Made(recorded) => (recorded, true),
-            Turn::Make(permit) => (self.perform(&call, checked, permit, place).await?, false),
+            Turn::Make(permit) => {
+                entry.begun();
+                (self.perform(&call, checked, permit, place).await?, false)
+            }
         };
         let reply = self.seal(&call, recorded)?;
         Ok(Answer { reply, is_replay })

@@ -84,7 +84,10 @@ impl Pipeline {
         let (audit, clock) = (Arc::clone(&parts.audit), Arc::clone(&parts.clock));
         let entry = Entry::start(&audit, &clock, rand::rng().random(), &request);
         match place {
-            Ok(place) => Ok(LetIn { entry: Some(entry), _place: place }),
+            Ok(place) => {
+                entry.begun();
+                Ok(LetIn { entry: Some(entry), _place: place })
+            }
             Err(refusal) => {
                 entry.end_with(|line| line.refuse(&refusal));
                 Err(refusal)

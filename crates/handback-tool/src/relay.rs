@@ -333,7 +333,11 @@ impl Entered {
         self.passing = passing;
     }
 
-    fn write_passing(&mut self) {
+    /// Writes, before the upstream is called, what of the call is not written yet.
+    fn write_start(&mut self) {
+        if let Some(entry) = &self.entry {
+            entry.begun();
+        }
         for Passing { bytes, what } in std::mem::take(&mut self.passing) {
             self.shared.metrics.referenced_bytes.add(bytes);
             if let Some(entry) = &self.entry {
@@ -421,7 +425,7 @@ impl Entered {
         let (recorded, is_replay) = match self.shared.reserve(&waits, wanted, &journal).await? {
             Turn::Made(recorded) => (recorded, true),
             Turn::Make(permit) => {
-                self.write_passing();
+                self.write_start();
                 (self.perform(permit, place, time_limit, work).await?, false)
             }
         };

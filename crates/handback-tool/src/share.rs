@@ -39,7 +39,7 @@ impl Default for Share {
     }
 }
 
-/// Which part of a quota is used up.
+/// The part of a quota that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a quota has these two parts")]
 pub enum Exhausted {
@@ -47,6 +47,35 @@ pub enum Exhausted {
     Caller,
     /// The total of all callers.
     Total,
+}
+
+impl Exhausted {
+    /// Its name in the audit and in metrics.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Caller => "caller_share",
+            Self::Total => "server_limit",
+        }
+    }
+
+    /// The code of the error that the caller gets.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Caller => "CALLER_SHARE",
+            Self::Total => "SERVER_LIMIT",
+        }
+    }
+
+    /// The sentence that the caller gets. It says nothing of other callers.
+    #[must_use]
+    pub fn sentence(self, resource: &str) -> String {
+        match self {
+            Self::Caller => format!("the caller's share of {resource} is used up"),
+            Self::Total => format!("the server has as many {resource} as it may have"),
+        }
+    }
 }
 
 /// Counts a resource for all callers and for each.
@@ -72,9 +101,15 @@ impl Quota {
         Self { counts: Arc::default(), total, per_caller: share.of(total) }
     }
 
+    /// The most that all callers together may use.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.total
+    }
+
     /// The most that one identified caller may use.
     #[must_use]
-    pub fn per_caller(&self) -> u64 {
+    pub const fn per_caller(&self) -> u64 {
         self.per_caller
     }
 

@@ -23,7 +23,7 @@ use handback_mcp::server::McpServer;
 use handback_mcp::wire::{Id, Message, Object};
 use handback_mcp::{Era, Front};
 use handback_token::is_unambiguous;
-use handback_tool::Again;
+use handback_tool::{Again, Exhausted};
 use handback_wire::header::decode;
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -101,7 +101,8 @@ impl HttpFront {
     /// A gateway over HTTP. `own` is the front of the server of our own tools.
     #[must_use]
     pub fn new(gateway: Gateway, own: Front<McpServer>, ids: EventIds) -> Self {
-        let sessions = Sessions::new(ids, gateway.pipeline().gate());
+        let (gate, quota) = (gateway.pipeline().gate(), gateway.options().sessions.clone());
+        let sessions = Sessions::new(ids, gate, quota);
         Self(Arc::new(Inner { gateway, own, sessions }))
     }
 
@@ -339,8 +340,9 @@ impl HttpFront {
             return None;
         }
         let sessions = &self.0.sessions;
-        let Some(room) = sessions.room(caller) else {
-            return Some(plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions"));
+        let room = match sessions.room(caller) {
+            Ok(room) => room,
+            Err(part) => return Some(over_quota(part)),
         };
         let (out, told) = mpsc::channel(WAITING_MAX);
         let begun = Session::begin(&self.0.gateway, caller.clone(), params, out).await;
@@ -652,6 +654,18 @@ fn stream_reply(body: UnsyncBoxBody<Bytes, Infallible>) -> Answering {
 fn plain(status: StatusCode, text: &'static str) -> Answering {
     let mut reply =
         Response::new(UnsyncBoxBody::new(Full::new(Bytes::from_static(text.as_bytes()))));
+    *reply.status_mut() = status;
+    reply
+}
+
+/// The refusal of a session to a caller at its share, or when all sessions are in use.
+fn over_quota(part: Exhausted) -> Answering {
+    let status = match part {
+        Exhausted::Caller => StatusCode::TOO_MANY_REQUESTS,
+        Exhausted::Total => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let text = Bytes::from(part.sentence(super::sessions::RESOURCE));
+    let mut reply = Response::new(UnsyncBoxBody::new(Full::new(text)));
     *reply.status_mut() = status;
     reply
 }

@@ -18,7 +18,7 @@ use handback_mcp::seal::EventIds;
 use handback_store::revocations::Subject;
 use handback_token::{Operation, Outside};
 use handback_tool::gate::{Back, Gate, OUTLIVED};
-use handback_tool::{Again, Credential, Surface};
+use handback_tool::{Again, Charge, Credential, Exhausted, Quota, Surface};
 use http_body_util::StreamBody;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::StatusCode;
@@ -35,11 +35,8 @@ use crate::retry::Delivery;
 use crate::session::Session;
 use crate::talk::ToClient;
 
-/// Sessions of all callers at most.
-const SESSIONS_MAX: usize = 10_000;
-
-/// Sessions of one caller at most: each may have a program of its own behind it.
-const OF_CALLER_MAX: usize = 100;
+/// The resource that is counted, as errors and the audit name it.
+pub(super) const RESOURCE: &str = "sessions";
 
 /// How long a session lives that nobody uses.
 const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -65,7 +62,9 @@ pub(crate) struct Sessions {
     ids: EventIds,
     gate: Gate,
     known: Mutex<HashMap<String, Arc<Known>>>,
-    /// Sessions that there are or that are begun, by the binding of their caller.
+    /// Sessions that there are or that are begun, of all callers and of each.
+    quota: Quota,
+    /// The same by the binding of their caller, with what their streams hold.
     places: Arc<Places>,
     /// When it was looked for those that are over last: every session looks for all of them.
     swept: Mutex<Instant>,
@@ -85,6 +84,7 @@ pub(crate) struct Room {
     places: Arc<Places>,
     owner: String,
     share: Arc<Share>,
+    _charge: Charge,
 }
 
 impl Drop for Room {
@@ -113,30 +113,32 @@ pub(crate) struct Known {
 }
 
 impl Sessions {
-    pub(crate) fn new(ids: EventIds, gate: Gate) -> Arc<Self> {
+    pub(crate) fn new(ids: EventIds, gate: Gate, quota: Quota) -> Arc<Self> {
         let (known, places) = (Mutex::default(), Arc::default());
-        Arc::new(Self { ids, gate, known, places, swept: Mutex::new(Instant::now()) })
+        Arc::new(Self { ids, gate, known, quota, places, swept: Mutex::new(Instant::now()) })
     }
 
     pub(crate) const fn ids(&self) -> &EventIds {
         &self.ids
     }
 
-    /// A place for one more session of this caller, from before it is begun; nothing, if there is
-    /// none. It is free again with the session.
-    pub(crate) fn room(&self, caller: &Caller) -> Option<Room> {
+    /// Counts one more session of a caller, from before it is begun until it has ended.
+    ///
+    /// # Errors
+    ///
+    /// The part of the quota that is used up, which is written down.
+    pub(crate) fn room(&self, caller: &Caller) -> Result<Room, Exhausted> {
         self.end_all(|_, known| known.is_left());
-        let owner = caller.principal().binding();
+        let principal = caller.principal();
+        let charge = self.quota.charge(principal, 1).inspect_err(|part| {
+            self.gate.refused_by_quota(Surface::Mcp, RESOURCE, principal, *part);
+        })?;
+        let owner = principal.binding();
         let mut places = lock(&self.places);
-        let all: usize = places.values().map(|of_caller| of_caller.sessions).sum();
-        let is_full = |of_caller: &OfCaller| of_caller.sessions >= OF_CALLER_MAX;
-        if all >= SESSIONS_MAX || places.get(&owner).is_some_and(is_full) {
-            return None;
-        }
         let of_caller = places.entry(owner.clone()).or_default();
         of_caller.sessions += 1;
         let share = Arc::clone(&of_caller.share);
-        Some(Room { places: Arc::clone(&self.places), owner, share })
+        Ok(Room { places: Arc::clone(&self.places), owner, share, _charge: charge })
     }
 
     /// Ends what nobody uses, and what was revoked: nobody can come back to it, and its lines are open.

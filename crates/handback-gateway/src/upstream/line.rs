@@ -8,6 +8,7 @@ use handback_identity::Caller;
 use handback_mcp::Era;
 use handback_mcp::server::McpServer;
 use handback_mcp::wire::Id;
+use handback_tool::{Charge, Exhausted};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
@@ -129,6 +130,9 @@ pub enum LineError {
     /// It does not speak this era.
     #[error("the upstream does not speak this revision of the protocol")]
     Era,
+    /// As many programs run as may, for the caller or for all.
+    #[error("{}", .0.sentence(crate::programs::RESOURCE))]
+    OverQuota(Exhausted),
     /// As much is under way as may be.
     #[error("too much is under way at the upstream")]
     Busy,
@@ -155,9 +159,12 @@ impl LineError {
     #[must_use]
     pub const fn nothing_happened(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Busy | Self::Era | Self::Headers | Self::Mismatch(_) => {
-                true
-            }
+            Self::Unreachable(_)
+            | Self::Busy
+            | Self::OverQuota(_)
+            | Self::Era
+            | Self::Headers
+            | Self::Mismatch(_) => true,
             // Who asked is at fault: it was not made. One that took too long, or that met another one,
             // may have been, and so may one that a server or a proxy before it broke down over.
             Self::Refused(status) => matches!(*status, 300..=499) && !matches!(*status, 408 | 409),
@@ -209,21 +216,24 @@ impl Line {
         opening: Opening,
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Result<Self, LineError> {
-        Self::open_under(spec, opening, spontaneous, &Ending::default()).await
+        Self::open_under(spec, opening, spontaneous, &Ending::default(), None).await
     }
 
-    /// Opens a line that ends with all others that are opened under the same.
+    /// Opens a line that ends with all others that are opened under the same. A program is counted by
+    /// `charge` until it has ended.
     pub(crate) async fn open_under(
         spec: &Spec,
         opening: Opening,
         spontaneous: mpsc::Sender<Spontaneous>,
         ending: &Ending,
+        charge: Option<Charge>,
     ) -> Result<Self, LineError> {
         let era = era_of(&opening);
         let way = match &spec.place {
             Place::Command { program, args, env } => {
                 let command = (program.as_str(), args.as_slice(), env.as_slice());
-                Way::Stdio(Stdio::start(spec, command, era, spontaneous, ending)?)
+                let lasting = (ending, charge);
+                Way::Stdio(Stdio::start(spec, command, era, spontaneous, lasting)?)
             }
             Place::Http { url, headers } => {
                 Way::Http(Http::new(spec, (url, headers), era, spontaneous, ending)?)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use handback_mcp::Era;
+use handback_tool::Charge;
 use handback_wire::scan::Kind;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
@@ -76,7 +77,7 @@ impl Stdio {
         command: (&str, &[String], &[(String, String)]),
         era: Era,
         spontaneous: mpsc::Sender<Spontaneous>,
-        ending: &Ending,
+        (ending, program): (&Ending, Option<Charge>),
     ) -> Result<Self, LineError> {
         let started = child::start(command, &spec.withheld)?;
         let ears = Arc::new(Ears::new(&spec.name, era, spontaneous).shared(spec.is_shared));
@@ -111,7 +112,7 @@ impl Stdio {
             reader.run(started.stdout, watched, closing_too).await;
             child::end_rest(group).await;
             closed_too.cancel();
-            drop(lasting);
+            drop((lasting, program));
         });
         let is_probing = Arc::default();
         Ok(Self { ears, queue, draining, closing, closed, heard, probes: true, is_probing })

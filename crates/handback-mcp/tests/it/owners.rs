@@ -126,7 +126,8 @@ async fn absent_is_not_unreachable() {
 /// One session for each caller, and two for all.
 fn few() -> FrontOptions {
     let sessions = SessionOptions::new().per_principal(1);
-    FrontOptions { sessions, sessions_max: 2, ..FrontOptions::default() }
+    let live = handback_tool::Quota::new(2, handback_tool::Share::WHOLE);
+    FrontOptions { sessions, live, ..FrontOptions::default() }
 }
 
 #[tokio::test]

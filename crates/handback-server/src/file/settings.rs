@@ -11,6 +11,7 @@ use handback_identity::permissions::{DefaultAccess, Rule};
 use handback_identity::{Glob, Permissions};
 use handback_page::aql;
 use handback_token::{KeyRing, SealerConfig};
+use handback_tool::audit::RefusalRate;
 use handback_tool::{Rate, Share};
 use serde::{Deserialize, Serialize};
 
@@ -253,6 +254,24 @@ pub struct LimitSettings {
     pub caller_share: Within<1, 1_000>,
     /// Bytes of requests and frames that have begun to arrive and are not complete.
     pub input_bytes: Within<1_048_576, 4_294_967_295>,
+    /// WebSocket connections of all callers.
+    pub websockets: Within<1, 1_000_000>,
+    /// Event streams of all callers.
+    pub event_streams: Within<1, 1_000_000>,
+    /// Streams of all callers.
+    pub streams: Within<1, 100_000_000>,
+    /// Stored bytes of the streams of all callers, in MiB.
+    pub stream_mib: Within<1, 1_073_741_824>,
+    /// Sessions of older MCP clients, of all callers.
+    pub sessions: Within<1, 1_000_000>,
+    /// Programs that are started for single callers, of all callers.
+    pub programs: Within<1, 100_000>,
+    /// Refused calls per second that the audit has lines of.
+    pub audit_refusals_per_second: Within<1, 1_000_000>,
+    /// Size of a file of the audit, in MiB.
+    pub audit_file_mib: Within<1, 1_048_576>,
+    /// Full files of the audit that are kept.
+    pub audit_files: Within<1, 10_000>,
     /// Calls in flight of one caller.
     pub calls_per_caller: Within<1, 100_000>,
     /// Calls of one caller per second, in the long run.
@@ -275,6 +294,15 @@ impl Default for LimitSettings {
             connections: Within::of::<10_000>(),
             caller_share: Within::of::<{ Share::ONE_IN }>(),
             input_bytes: Within::of::<268_435_456>(),
+            websockets: Within::of::<4_096>(),
+            event_streams: Within::of::<4_096>(),
+            streams: Within::of::<800_000>(),
+            stream_mib: Within::of::<65_536>(),
+            sessions: Within::of::<800>(),
+            programs: Within::of::<256>(),
+            audit_refusals_per_second: Within::of::<{ RefusalRate::PER_SECOND }>(),
+            audit_file_mib: Within::of::<64>(),
+            audit_files: Within::of::<8>(),
             calls_per_caller: Within::of::<64>(),
             calls_per_second: Within::of::<{ Rate::PER_SECOND }>(),
             calls_burst: Within::of::<{ Rate::BURST }>(),
@@ -516,6 +544,15 @@ impl Settings {
             connections,
             caller_share,
             input_bytes,
+            websockets,
+            event_streams,
+            streams,
+            stream_mib,
+            sessions,
+            programs,
+            audit_refusals_per_second,
+            audit_file_mib,
+            audit_files,
             calls_per_caller,
             calls_per_second,
             calls_burst,
@@ -530,6 +567,15 @@ impl Settings {
             connections: connections.size(),
             caller_share: Share::one_in(caller_share.get()),
             input_bytes: input_bytes.get().into(),
+            websockets: websockets.size(),
+            event_streams: event_streams.size(),
+            streams: streams.get().into(),
+            stream_bytes: u64::from(stream_mib.get()) << 20,
+            sessions: sessions.size(),
+            programs: programs.size(),
+            audit_refusals: audit_refusals_per_second.get(),
+            audit_file_bytes: u64::from(audit_file_mib.get()) << 20,
+            audit_files: audit_files.get(),
             calls_per_caller: calls_per_caller.size(),
             call_rate: Rate { per_second: calls_per_second.get(), burst: calls_burst.get() },
             call_time: Duration::from_secs(call_time_s.get().into()),

@@ -286,6 +286,7 @@ impl Settings {
                 .map_or(defaults.reference_bytes_max, |bytes| bytes.get().into()),
             directions: references.iter().map(direction).collect(),
             is_direct: defaults.is_direct,
+            ..Options::default()
         })
     }
 }

@@ -24,6 +24,7 @@ mod oidc;
 mod rates;
 mod revoke;
 mod roster;
+mod shares;
 mod support;
 mod tls;
 mod vectors;

@@ -1,5 +1,6 @@
 //! What is asked of a hub, and what it answers.
 
+use super::ledger::StreamQuota;
 use crate::chain::Head;
 use crate::key::{RecordKey, StreamKey};
 use crate::name::{NameId, StreamId, StreamName};
@@ -282,6 +283,9 @@ pub enum Refusal {
     /// The stream remembers as many producers as it can.
     #[error("the stream has too many producers")]
     TooManyProducers,
+    /// A limit on streams or stored bytes is used up.
+    #[error(transparent)]
+    Quota(#[from] StreamQuota),
     /// There is nothing to fork from.
     #[error("there is no stream to fork from")]
     NoSource,

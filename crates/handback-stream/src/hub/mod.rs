@@ -13,6 +13,7 @@
 //! another one is made by [`Hub::recover`] from what is stored.
 
 mod command;
+mod ledger;
 mod recover;
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,6 +24,8 @@ use bytes::Bytes;
 pub use self::command::{
     Acquire, Append, Appended, Command, Create, Fork, Found, Refusal, Reply, Ticket,
 };
+use self::ledger::{Ledger, RECORD_BYTES};
+pub use self::ledger::{StreamQuota, StreamQuotas};
 pub use self::recover::{RecoverError, Recovery};
 use crate::chain::{Entry, NO_HEAD};
 use crate::key::StreamKey;
@@ -68,6 +71,7 @@ pub struct Done {
 #[derive(Debug)]
 pub struct Hub {
     streams: HashMap<NameId, Stream>,
+    ledger: Ledger,
     /// The last commit.
     commit: u64,
     round: Round,
@@ -97,6 +101,11 @@ struct Touch {
 }
 
 impl Hub {
+    /// Limits what is created and appended from now on.
+    pub fn set_quotas(&mut self, quotas: StreamQuotas) {
+        self.ledger.set_quotas(quotas);
+    }
+
     /// Takes a command. Its reply comes with the next commit.
     pub fn submit(&mut self, ticket: Ticket, command: Command, now: u64) {
         let reply = match command {
@@ -215,6 +224,10 @@ impl Hub {
             stream.meta.touch(now);
             return Ok(stream.created(false));
         }
+        let owner = create.name.owner();
+        let size = create.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64);
+        self.ledger.check_stream(owner)?;
+        self.ledger.check_bytes(owner, size + 2 * RECORD_BYTES)?;
         let Create { content_type, life, closed, payload, fork, key, .. } = create;
         let (start, parent, part, segments, content_type, life) = match fork {
             None => {
@@ -279,6 +292,7 @@ impl Hub {
         }
         *self.round.touch(name) = Touch { wrote: true, wants_note: true };
         let reply = stream.created(true);
+        self.ledger.add_stream(&stream.genesis.owner, stream.bytes);
         self.streams.insert(name, stream);
         Ok(reply)
     }
@@ -321,7 +335,13 @@ impl Hub {
             if encoded.is_empty() {
                 encoded = record.encode();
             }
-            self.round.write(stream, number, &record, &encoded, commit);
+            if record.payload().is_some() {
+                // An end without data is always taken: it lets a stream be given up.
+                let bytes = encoded.len() as u64 + RECORD_BYTES;
+                self.ledger.check_bytes(stream.meta.owner(), bytes)?;
+            }
+            let stored = self.round.write(stream, number, &record, &encoded, commit);
+            self.ledger.add_bytes(stream.meta.owner(), stored);
             self.round.touch(name).wrote = true;
         }
         let producer = match &record.producer {
@@ -415,7 +435,10 @@ impl Hub {
         };
         let Some(stream) = self.streams.get_mut(&name) else { return Err(Refusal::NotFound) };
         let number = stream.number + 1;
-        self.round.write(stream, number, &record, &record.encode(), commit);
+        let encoded = record.encode();
+        self.ledger.check_bytes(stream.meta.owner(), encoded.len() as u64 + RECORD_BYTES)?;
+        let stored = self.round.write(stream, number, &record, &encoded, commit);
+        self.ledger.add_bytes(stream.meta.owner(), stored);
         self.round.touch(name).wrote = true;
         Ok(number)
     }
@@ -456,6 +479,7 @@ impl Hub {
             let Some(stream) = self.streams.remove(&name) else { return };
             // What was not committed yet never will be.
             self.round.records.retain(|(id, _, _)| *id != stream.id);
+            self.ledger.remove_stream(stream.meta.owner(), stream.bytes);
             self.round.removed.push(stream.id);
             *self.round.touch(name) = Touch::default();
             if let Some(parent) = stream.genesis.parent
@@ -477,6 +501,7 @@ impl Round {
         self.touched.entry(name).or_default()
     }
 
+    /// Adds a record to the commit. Returns the bytes that the log stores of it.
     fn write(
         &mut self,
         stream: &mut Stream,
@@ -484,11 +509,15 @@ impl Round {
         record: &Record,
         encoded: &[u8],
         commit: u64,
-    ) {
+    ) -> u64 {
         let before = if number == stream.start { NO_HEAD } else { stream.head };
         let head = before.after(stream.id, number, encoded);
-        self.records.push((stream.id, number, Stored::encode(commit, head, encoded)));
+        let stored = Stored::encode(commit, head, encoded);
+        let bytes = stored.len() as u64;
+        self.records.push((stream.id, number, stored));
         stream.apply(number, record, head);
+        stream.bytes += bytes;
+        bytes
     }
 }
 

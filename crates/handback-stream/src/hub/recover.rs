@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Hub, Round, TOUCH_PARTS, Views};
+use super::{Hub, Ledger, Round, TOUCH_PARTS, Views};
 use crate::name::{NameId, StreamId};
 use crate::record::{Life, Record};
 use crate::sign::SigningKey;
@@ -96,6 +96,10 @@ impl Hub {
             streams.insert(id.name(), stream);
         }
         link_forks(&mut streams)?;
+        let mut ledger = Ledger::default();
+        for stream in streams.values() {
+            ledger.add_stream(stream.meta.owner(), stream.bytes);
+        }
         let last = stored.last(StreamId::COMMITS)?;
         let commit = match last {
             None => None,
@@ -106,6 +110,7 @@ impl Hub {
         };
         let mut hub = Self {
             streams,
+            ledger,
             commit: commit.as_ref().map_or(0, |commit| commit.number),
             round: Round::default(),
             key,
@@ -160,6 +165,7 @@ fn replay<R: Recovery>(
             return Ok(());
         }
         for (number, bytes) in records {
+            let size = bytes.len() as u64;
             let damaged = |what| RecoverError::Damaged(stream.id, what);
             if number != stream.number + 1 {
                 return Err(damaged("a record is missing"));
@@ -173,6 +179,7 @@ fn replay<R: Recovery>(
                 return Err(damaged("chain"));
             }
             stream.apply(number, &record, stored.head);
+            stream.bytes = stream.bytes.saturating_add(size);
             stream.meta.touch(record.time);
         }
     }

@@ -222,7 +222,11 @@ impl Connection {
                 let close = CloseFrame { code: CloseCode::Normal, reason: "".into() };
                 finish((self.frames, self.writer), None, close).await;
             }
-            Err(refused) => refuse((self.frames, self.writer), self.format, &refused).await,
+            Err(refused) => {
+                let principal = self.opened.caller.principal();
+                refused.note_quota(self.shared.settings.gate.as_ref(), principal);
+                refuse((self.frames, self.writer), self.format, &refused).await;
+            }
         }
     }
 
@@ -574,6 +578,7 @@ impl Connection {
             (_, Err(Refusal::Gap { expected, .. })) => {
                 Err(Refused::new(Code::Gap, format!("chunk {expected} is to come next")))
             }
+            (_, Err(Refusal::Quota(quota))) => Err(Refused::over_quota(quota)),
             (_, Err(_)) => Err(gone()),
         }
     }

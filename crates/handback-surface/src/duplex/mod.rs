@@ -18,4 +18,4 @@ mod tool;
 mod writer;
 
 pub use handback_tool::Again;
-pub use routes::{DuplexRoutes, DuplexSettings, HandlerFactory, PATH};
+pub use routes::{CONNECTIONS_MAX, DuplexRoutes, DuplexSettings, HandlerFactory, PATH};

@@ -6,14 +6,15 @@ use handback_identity::{Caller, VerifiedPrincipal};
 use handback_stream::duplex::{self, CLIENT, Code, DuplexName, Hello, ServerFrame};
 use handback_stream::{
     Acquire, Command, Create, Life, NameId, Offset, RecordKeys, Refusal, Reply, StreamId,
-    StreamKey, StreamName, View,
+    StreamKey, StreamName, StreamQuota, View,
 };
 use handback_token::{Operation, Reason};
-use handback_tool::gate::{Back, OUTLIVED};
-use handback_tool::{Again, Credential, Surface};
+use handback_tool::gate::{Back, Gate, OUTLIVED};
+use handback_tool::{Again, Credential, Exhausted, Surface};
 
 use super::resume::{EXPIRED_TOKEN, Place, Tokens};
 use super::routes::Shared;
+use crate::streams::answer::{part_of, resource_of};
 use crate::streams::{Mode, NotTaken};
 
 /// How long the streams of a duplex outlive their last use: so long is a key that was used not run
@@ -45,17 +46,39 @@ pub(super) struct Refused {
     pub(super) retry_after_ms: Option<u64>,
     /// Why exactly, for the audit.
     pub(super) reason: Option<&'static str>,
+    /// The quota that is used up, and which part of it.
+    pub(super) over: Option<(&'static str, Exhausted)>,
 }
 
 impl Refused {
     pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), retry_after_ms: None, reason: None }
+        Self { code, message: message.into(), retry_after_ms: None, reason: None, over: None }
     }
 
     /// Something is not right. What it is, is told to operators only.
     pub(super) fn invalid(why: &str) -> Self {
         tracing::info!(why, "a duplex connection was refused");
         Self::new(Code::Invalid, "key, token, event id or stream key are not right")
+    }
+
+    /// The streams of the caller, or of all, are as many or as large as they may be.
+    pub(super) fn over_quota(quota: StreamQuota) -> Self {
+        let part = part_of(quota);
+        let over = Some((resource_of(quota), part));
+        Self { over, ..Self::new(Code::Busy, quota.to_string()).because(part.reason()) }
+    }
+
+    /// A quota of connections is used up.
+    pub(super) fn busy(resource: &'static str, part: Exhausted) -> Self {
+        let refused = Self::new(Code::Busy, part.sentence(resource)).because(part.reason());
+        Self { over: Some((resource, part)), ..refused.retry(RETRY_MS) }
+    }
+
+    /// Writes down that a quota is used up, if that is why.
+    pub(super) fn note_quota(&self, gate: Option<&Gate>, principal: &VerifiedPrincipal) {
+        if let (Some((resource, part)), Some(gate)) = (self.over, gate) {
+            gate.refused_by_quota(Surface::Duplex, resource, principal, part);
+        }
     }
 
     pub(super) const fn because(mut self, reason: &'static str) -> Self {
@@ -146,8 +169,11 @@ pub(super) async fn open(shared: &Shared, asked: Asked) -> Result<Opened, Refuse
     let (principal, handler) = (asked.caller.principal().clone(), asked.handler.clone());
     let token = asked.hello.as_ref().and_then(|hello| hello.resume_token.clone());
     let ended = opened(shared, asked).await;
+    if let Err(refused) = &ended {
+        refused.note_quota(Some(gate), &principal);
+    }
     if let (Err(refused), Some(token)) = (&ended, &token)
-        && let Some(reason) = refused.reason
+        && let Some(reason) = refused.reason.filter(|_| refused.over.is_none())
     {
         gate.refused(&back(&principal, &handler, token), reason);
     }
@@ -296,6 +322,7 @@ async fn created(
     match shared.streams.command(Command::Create(Box::new(create)), 0).await? {
         Reply::Created { .. } => {}
         Reply::Refused(Refusal::Key) => return Err(Refused::invalid("not the key of this duplex")),
+        Reply::Refused(Refusal::Quota(quota)) => return Err(Refused::over_quota(quota)),
         // It has ended meanwhile.
         _ => return Err(Refused::invalid("there was another duplex")),
     }
@@ -344,6 +371,7 @@ async fn take_over(shared: &Shared, id: StreamId, presented: u64) -> Result<Take
             let reason = Reason::Replayed.as_str();
             return Err(Refused::invalid("the token was used before").because(reason));
         }
+        Ok(Reply::Refused(Refusal::Quota(quota))) => return Err(Refused::over_quota(quota)),
         Ok(Reply::Refused(Refusal::Closed { .. })) => None,
         Ok(_) => return Err(Refused::invalid("the duplex has ended")),
         Err(NotTaken::ReadOnly(reason)) => Some(reason),

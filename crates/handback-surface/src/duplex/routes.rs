@@ -10,7 +10,7 @@ use handback_stream::duplex::{
     Code, DuplexHandler, Echo, FRAME_BYTES_MAX, Format, Hello, KeyText, is_idempotency_key,
 };
 use handback_token::Sealer;
-use handback_tool::{Again, Gate, InputBudget, Pipeline};
+use handback_tool::{Again, Charge, Exhausted, Gate, InputBudget, Pipeline, Quota, Share};
 use hyper::header::{
     ALLOW, CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -18,7 +18,7 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
@@ -35,8 +35,8 @@ use crate::streams::{Streams, answer};
 /// Where duplexes are.
 pub const PATH: &str = "/v1/duplex";
 
-/// Connections at a time.
-const CONNECTIONS_MAX: u32 = 4096;
+/// Connections at a time: each has some tens of kilobytes of buffers.
+pub const CONNECTIONS_MAX: u32 = 4096;
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 16 << 10;
@@ -64,6 +64,8 @@ pub struct DuplexSettings {
     pub gate: Option<Gate>,
     /// Counts the bytes of frames that have not arrived whole.
     pub input: InputBudget,
+    /// Connections at a time, of all callers and of each.
+    pub connections: Quota,
     handlers: Handlers,
     tools: Option<Arc<Pipeline>>,
 }
@@ -108,6 +110,7 @@ impl Default for DuplexSettings {
             silence: Duration::from_secs(60),
             gate: None,
             input: InputBudget::default(),
+            connections: Quota::new(CONNECTIONS_MAX.into(), Share::WHOLE),
             handlers: Handlers(handlers.into()),
             tools: None,
         }
@@ -127,7 +130,10 @@ pub(super) struct Shared {
     pub(super) settings: DuplexSettings,
     pub(super) replays: Replays,
     pub(super) runners: Runners,
-    room: Arc<Semaphore>,
+    /// Tells when no connection is open any more.
+    open: Arc<Semaphore>,
+    /// Connections that it counts.
+    places: u32,
 }
 
 impl fmt::Debug for Shared {
@@ -164,13 +170,15 @@ impl DuplexRoutes {
     /// runtime only: what was left unconsumed by the process before is consumed now.
     #[must_use]
     pub fn new(streams: Arc<Streams>, sealer: Arc<Sealer>, settings: DuplexSettings) -> Self {
+        let places = u32::try_from(settings.connections.total()).unwrap_or(CONNECTIONS_MAX);
         let shared = Arc::new(Shared {
             streams,
             sealer,
             settings,
             replays: Replays::default(),
             runners: Runners::default(),
-            room: Arc::new(Semaphore::new(CONNECTIONS_MAX as usize)),
+            open: Arc::new(Semaphore::new(places as usize)),
+            places,
         });
         shared.runners.start_left(&shared);
         Self { shared }
@@ -179,7 +187,7 @@ impl DuplexRoutes {
     /// Waits until the connections that are open have ended.
     pub async fn drained(&self) {
         // What it borrows may not live on; and nobody closes the semaphore.
-        let _ = self.shared.room.acquire_many(CONNECTIONS_MAX).await.is_ok();
+        let _ = self.shared.open.acquire_many(self.shared.places).await.is_ok();
     }
 
     /// Answers a request for [`PATH`].
@@ -195,6 +203,20 @@ impl DuplexRoutes {
         }
     }
 
+    /// Counts one more connection of a caller.
+    fn place(&self, caller: &Caller) -> Result<(Charge, OwnedSemaphorePermit), Refused> {
+        let (settings, principal) = (&self.shared.settings, caller.principal());
+        let place = settings.connections.charge(principal, 1).and_then(|charge| {
+            let open = Arc::clone(&self.shared.open).try_acquire_owned();
+            open.map(|open| (charge, open)).map_err(|_| Exhausted::Total)
+        });
+        place.map_err(|part| {
+            let refused = Refused::busy("WebSocket connections", part);
+            refused.note_quota(settings.gate.as_ref(), principal);
+            refused
+        })
+    }
+
     fn upgrade<B>(
         &self,
         mut request: Request<B>,
@@ -207,9 +229,7 @@ impl DuplexRoutes {
             self.shared.admit(caller, &handler)?;
         }
         let hello = said_by_headers(request.headers())?;
-        let Ok(place) = Arc::clone(&self.shared.room).try_acquire_owned() else {
-            return Err(Refused::new(Code::Busy, "there are too many connections").retry(1000));
-        };
+        let place = self.place(caller)?;
         let upgrade = hyper::upgrade::on(&mut request);
         let shared = Arc::clone(&self.shared);
         let caller = caller.clone();

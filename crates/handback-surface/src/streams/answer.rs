@@ -1,7 +1,8 @@
 //! Responses.
 
 use handback_store::StoreError;
-use handback_stream::{Offset, Refusal};
+use handback_stream::{Offset, Refusal, StreamQuota};
+use handback_tool::Exhausted;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
@@ -57,6 +58,7 @@ pub(super) fn refused(refusal: &Refusal) -> Response<ReplyBody> {
         Refusal::EpochStart => (StatusCode::BAD_REQUEST, "EPOCH_START"),
         Refusal::Gap { .. } => (StatusCode::CONFLICT, "SEQUENCE_GAP"),
         Refusal::WriterSeq => (StatusCode::CONFLICT, "SEQUENCE"),
+        Refusal::Quota(quota) => return over_quota(*quota),
         Refusal::TooManyProducers => (StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_PRODUCERS"),
         Refusal::ForkBeyond | Refusal::PartBeyond => (StatusCode::BAD_REQUEST, "BEYOND_END"),
         _ => (StatusCode::BAD_REQUEST, "REFUSED"),
@@ -77,6 +79,59 @@ pub(super) fn refused(refusal: &Refusal) -> Response<ReplyBody> {
         }
         _ => {}
     }
+    response
+}
+
+/// The response to a caller whose share of streams or bytes is used up, or all callers' limit is.
+fn over_quota(quota: StreamQuota) -> Response<ReplyBody> {
+    let code = part_of(quota).code();
+    let mut response = error(StatusCode::INSUFFICIENT_STORAGE, code, &quota.to_string());
+    let (resource, part) = (resource_of(quota), part_of(quota));
+    response.extensions_mut().insert(OverQuota { resource, part });
+    response
+}
+
+/// The resource that a quota limits, as errors and the audit name it.
+pub(crate) const fn resource_of(quota: StreamQuota) -> &'static str {
+    match quota {
+        StreamQuota::OwnerStreams | StreamQuota::TotalStreams => "streams",
+        StreamQuota::OwnerBytes | StreamQuota::TotalBytes => "stored bytes of streams",
+    }
+}
+
+/// The part of a quota that is used up.
+pub(crate) const fn part_of(quota: StreamQuota) -> Exhausted {
+    if quota.is_of_owner() { Exhausted::Caller } else { Exhausted::Total }
+}
+
+/// An extension of responses that refuse a request because a limit is used up, for the audit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "servers read it")]
+pub struct OverQuota {
+    /// The resource that is limited.
+    pub resource: &'static str,
+    /// The part of its quota that is used up.
+    pub part: Exhausted,
+}
+
+/// The response to a caller at its share of a resource that is free again soon, or when all of it is in
+/// use.
+#[must_use]
+pub fn busy(resource: &str, part: Exhausted) -> Response<ReplyBody> {
+    let status = match part {
+        Exhausted::Caller => StatusCode::TOO_MANY_REQUESTS,
+        Exhausted::Total => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let mut response = error(status, part.code(), &part.sentence(resource));
+    response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S.into());
+    response
+}
+
+/// The response to a caller that has as many bytes waiting to be written as it may have.
+pub(super) fn waits(part: Exhausted) -> Response<ReplyBody> {
+    let resource = "bytes that wait to be written";
+    let mut response = busy(resource, part);
+    response.extensions_mut().insert(OverQuota { resource, part });
     response
 }
 

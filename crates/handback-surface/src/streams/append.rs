@@ -76,7 +76,7 @@ impl StreamRoutes {
         if let Some(content_type) = content_type {
             append = append.content_type(content_type);
         }
-        let reply = self.command(Command::Append(append.encoded()), size).await?;
+        let reply = self.command(principal, Command::Append(append.encoded()), size).await?;
         let Reply::Appended(appended) = reply else {
             return Ok(answer::status(StatusCode::NO_CONTENT));
         };

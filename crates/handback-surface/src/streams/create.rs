@@ -1,6 +1,7 @@
 //! `PUT`: create a stream, or fork one.
 
 use bytes::Bytes;
+use handback_identity::VerifiedPrincipal;
 use handback_stream::{
     Command, ContentError, Create, DEFAULT_CONTENT_TYPE, Fork, Found, Payload, Record, Refusal,
     Reply, StreamKey, StreamName,
@@ -14,7 +15,12 @@ use super::params::{self, Bad, CLOSED, ForkParams, NEXT_OFFSET};
 use super::routes::{Answered, StreamRoutes, body, stream_name};
 
 impl StreamRoutes {
-    pub(super) async fn create<B>(&self, name: StreamName, request: Request<B>) -> Answered
+    pub(super) async fn create<B>(
+        &self,
+        name: StreamName,
+        principal: &VerifiedPrincipal,
+        request: Request<B>,
+    ) -> Answered
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -45,7 +51,7 @@ impl StreamRoutes {
         };
         let incarnation = rand::random();
         let create = Create { name, content_type, life, closed, payload, fork, key, incarnation };
-        let reply = self.command(Command::Create(Box::new(create)), size).await?;
+        let reply = self.command(principal, Command::Create(Box::new(create)), size).await?;
         let Reply::Created { is_new, number, closed, content_type } = reply else {
             return Ok(answer::status(StatusCode::OK));
         };

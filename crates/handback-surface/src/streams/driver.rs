@@ -10,7 +10,7 @@ use bytes::Bytes;
 use handback_store::{Log, LogId, ReadLimit, StoreError};
 use handback_stream::{
     Command, Commit, Hub, NameId, RecoverError, Reply, Signature, SigningKey, Stored, StreamId,
-    View,
+    StreamQuotas, View,
 };
 use tokio::sync::watch;
 
@@ -76,10 +76,26 @@ impl Streams {
         clock: Clock,
         mode: Mode,
     ) -> Result<Arc<Self>, RecoverError<StoreError>> {
+        Self::open_within(log, key, clock, mode, StreamQuotas::default())
+    }
+
+    /// The same, with limits on streams and stored bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Streams::open`].
+    pub fn open_within(
+        log: Arc<dyn Log>,
+        key: Option<Arc<SigningKey>>,
+        clock: Clock,
+        mode: Mode,
+        quotas: StreamQuotas,
+    ) -> Result<Arc<Self>, RecoverError<StoreError>> {
         let (hub, views) = Hub::recover(&mut log::Source(log.as_ref()), key.clone())?;
         let shown = Arc::new(Shown::new(mode.clone(), hub.last_signature()));
         shown.publish(views);
         let writer = Writer::new(Arc::clone(&log), hub, key, Arc::clone(&shown), mode);
+        let writer = writer.within(quotas);
         let turns = Turns::new(Arc::clone(&log), Arc::clone(&shown), writer, Arc::clone(&clock));
         let turns = Arc::new(turns);
         // Without threads there is no server.

@@ -23,6 +23,7 @@ mod ticket;
 mod turns;
 mod writer;
 
+pub use answer::{OverQuota, busy};
 pub use driver::{Clock, Mode, NotTaken, Streams};
 pub use routes::{PREFIX, Settings, StreamRoutes, SubscriptionSettings};
 pub use subscriptions::Targets;

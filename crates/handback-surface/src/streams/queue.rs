@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 use super::driver::{NotTaken, lock};
 
 /// Bytes of commands that may wait for the writer: what a second of writing clears.
-const QUEUE_BYTES_MAX: usize = 64 << 20;
+pub(super) const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// What a command counts besides its payload.
-const COMMAND_BYTES: usize = 512;
+pub(super) const COMMAND_BYTES: usize = 512;
 
 /// Bytes of commands that go into one commit.
 const COMMIT_BYTES_MAX: usize = 8 << 20;
@@ -86,7 +86,7 @@ impl Queue {
         if let Some(reason) = &state.refusing {
             return Err(NotTaken::ReadOnly(reason.clone()));
         }
-        if state.bytes > QUEUE_BYTES_MAX {
+        if state.bytes > WAITING_BYTES_MAX {
             return Err(NotTaken::Busy);
         }
         let (reply, answer) = oneshot::channel();

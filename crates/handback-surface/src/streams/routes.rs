@@ -8,6 +8,7 @@ use handback_identity::VerifiedPrincipal;
 use handback_store::{Kv, StoreError};
 use handback_stream::{Command, MAX_PAYLOAD_BYTES, NameId, SigningKey, StreamName, View, duplex};
 use handback_token::Sealer;
+use handback_tool::{Quota, Share};
 use hyper::body::Body;
 use hyper::header::{ALLOW, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -15,6 +16,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use super::answer;
 use super::driver::Streams;
 use super::params::{Bad, decoded};
+use super::queue::{COMMAND_BYTES, WAITING_BYTES_MAX};
 use super::subscriptions::{CONTROL, Subscriptions, Targets};
 use super::ticket::Tickets;
 use crate::body::{self, BODY_TIME, ReplyBody, Unread};
@@ -29,6 +31,8 @@ pub struct Settings {
     pub sse_life: Duration,
     /// Bytes of a page of a read.
     pub page_bytes: usize,
+    /// The part of what waits to be written that one caller may have.
+    pub share: Share,
 }
 
 impl Default for Settings {
@@ -37,6 +41,7 @@ impl Default for Settings {
             long_poll: Duration::from_secs(15),
             sse_life: Duration::from_secs(60),
             page_bytes: 4 << 20,
+            share: Share::WHOLE,
         }
     }
 }
@@ -57,6 +62,8 @@ pub struct StreamRoutes {
     pub(super) settings: Settings,
     subscriptions: Option<Arc<Subscriptions>>,
     pub(super) tickets: Option<Tickets>,
+    /// Bytes of commands that wait for the writer.
+    waiting: Quota,
 }
 
 /// What subscriptions need.
@@ -81,8 +88,9 @@ const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 impl StreamRoutes {
     /// Routes to these streams.
     #[must_use]
-    pub const fn new(streams: Arc<Streams>, settings: Settings) -> Self {
-        Self { streams, settings, subscriptions: None, tickets: None }
+    pub fn new(streams: Arc<Streams>, settings: Settings) -> Self {
+        let waiting = Quota::new(WAITING_BYTES_MAX as u64, settings.share);
+        Self { streams, settings, subscriptions: None, tickets: None, waiting }
     }
 
     /// With subscriptions. Inside a runtime only.
@@ -149,8 +157,8 @@ impl StreamRoutes {
             Method::POST => self.append(name.id(), principal, request).await,
             Method::GET => self.read(name.id(), &request).await,
             Method::HEAD => self.head(name.id()).await,
-            Method::PUT => self.create(name, request).await,
-            Method::DELETE => self.delete(name.id()).await,
+            Method::PUT => self.create(name, principal, request).await,
+            Method::DELETE => self.delete(name.id(), principal).await,
             _ => {
                 let mut response = answer::status(StatusCode::METHOD_NOT_ALLOWED);
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static(METHODS));
@@ -160,18 +168,27 @@ impl StreamRoutes {
         answered.unwrap_or_else(|response| *response)
     }
 
-    async fn delete(&self, name: NameId) -> Answered {
-        self.command(Command::Delete(name), 0).await?;
+    async fn delete(&self, name: NameId, principal: &VerifiedPrincipal) -> Answered {
+        self.command(principal, Command::Delete(name), 0).await?;
         Ok(answer::status(StatusCode::NO_CONTENT))
     }
 
-    /// Has a command done.
+    /// Has a command of a caller done.
     pub(super) async fn command(
         &self,
+        principal: &VerifiedPrincipal,
         command: Command,
         payload: usize,
     ) -> Result<handback_stream::Reply, Box<Response<ReplyBody>>> {
         use handback_stream::Reply;
+        let _waiting = match principal.is_unauthenticated() {
+            // The queue itself bounds what all have together.
+            true => None,
+            false => {
+                let charge = self.waiting.charge(principal, (payload + COMMAND_BYTES) as u64);
+                Some(charge.map_err(|part| Box::new(answer::waits(part)))?)
+            }
+        };
         match self.streams.command(command, payload).await {
             Ok(Reply::Refused(refusal)) => Err(Box::new(answer::refused(&refusal))),
             Ok(reply) => Ok(reply),

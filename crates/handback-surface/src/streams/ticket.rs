@@ -81,7 +81,7 @@ impl StreamRoutes {
             producer: id.to_owned(),
             heard_of: None,
         };
-        let reply = self.command(Command::Acquire(acquire), 0).await?;
+        let reply = self.command(principal, Command::Acquire(acquire), 0).await?;
         let Reply::Acquired { epoch, next_seq, .. } = reply else {
             return Err(Box::new(answer::refused(&Refusal::NotFound)));
         };

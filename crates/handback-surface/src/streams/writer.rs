@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use handback_store::{Log, StoreError};
-use handback_stream::{Done, Hub, NameId, RecoverError, Reply, SigningKey, Stored};
+use handback_stream::{Done, Hub, NameId, RecoverError, Reply, SigningKey, Stored, StreamQuotas};
 
 use super::channels::{Channel, Shown};
 use super::driver::{Mode, NotTaken, lock};
@@ -18,6 +18,7 @@ pub(super) struct Writer {
     shown: Arc<Shown>,
     /// While writes are taken.
     mode: Mode,
+    quotas: StreamQuotas,
     /// Why the hub is of no use any more.
     failed: Option<String>,
 }
@@ -49,7 +50,15 @@ impl Writer {
         shown: Arc<Shown>,
         mode: Mode,
     ) -> Self {
-        Self { log, hub, key, shown, mode, failed: None }
+        let quotas = StreamQuotas::default();
+        Self { log, hub, key, shown, mode, quotas, failed: None }
+    }
+
+    /// Limits what is created and appended.
+    pub(super) fn within(mut self, quotas: StreamQuotas) -> Self {
+        self.quotas = quotas;
+        self.hub.set_quotas(quotas);
+        self
     }
 
     /// Does commands, and gives what they are to be answered. If that fails, they are told, and
@@ -146,6 +155,7 @@ impl Writer {
         self.log.recover()?;
         let (hub, views) = Hub::recover(&mut log::Source(self.log.as_ref()), self.key.clone())?;
         self.hub = hub;
+        self.hub.set_quotas(self.quotas);
         self.failed = None;
         *lock(&self.shown.signature) = self.hub.last_signature();
         self.shown.replace(views);

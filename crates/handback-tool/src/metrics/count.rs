@@ -17,6 +17,14 @@ impl AuditSink for Counted {
         self.metrics.count(line);
         self.sink.write(line);
     }
+
+    fn begun(&self, call: &str) {
+        self.sink.begun(call);
+    }
+
+    fn flush(&self, now_ms: u64) {
+        self.sink.flush(now_ms);
+    }
 }
 
 impl Metrics {

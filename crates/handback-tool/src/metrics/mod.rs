@@ -49,7 +49,7 @@ pub(crate) const SURFACES: [Surface; 5] =
 
 /// Why something is refused: every reason that the audit has. The last one stands for what is not
 /// here.
-pub(crate) const REASONS: [&str; 41] = [
+pub(crate) const REASONS: [&str; 43] = [
     // Of calls.
     "not_found",
     "busy",
@@ -95,6 +95,9 @@ pub(crate) const REASONS: [&str; 41] = [
     "mistyped",
     "credential_expired",
     "credential_gone",
+    // Of limits.
+    "caller_share",
+    "server_limit",
     OTHER,
 ];
 

@@ -61,7 +61,8 @@ impl World {
         let retries = Retries::open(Arc::clone(&kv), instance, Arc::new(Stopped)).unwrap();
         let tasks = Tasks::new(kv, held, Arc::new(|| NOW_MS), instance);
         let own = McpServer::new(Arc::clone(&pipeline), about, tasks);
-        let sessions = Sessions::new(EventIds::new(sealer, Arc::new(|| NOW_MS)), pipeline.gate());
+        let ids = EventIds::new(sealer, Arc::new(|| NOW_MS));
+        let sessions = Sessions::new(ids, pipeline.gate(), Options::default().sessions);
         let gateway = Gateway::new(Vec::new(), own, pipeline, Options::default(), retries);
         Self { gateway, sessions }
     }
