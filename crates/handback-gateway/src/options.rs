@@ -1,6 +1,6 @@
 //! What can be chosen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use handback_identity::Glob;
@@ -32,6 +32,10 @@ pub struct Options {
     /// What stands behind is a gateway itself: everything is passed on to the first upstream as it
     /// is, and there is nothing else. Nothing is bounded, sealed or recorded here.
     pub is_direct: bool,
+    /// Upstreams of which only names in the alphabet of the protocol are shown.
+    pub strict_names: BTreeSet<String>,
+    /// Whether there are collections of our own. If not, our reading tools read held results only.
+    pub has_collections: bool,
 }
 
 /// The names that a tool goes by. Which of them a client sees depends on what other upstreams have, and
@@ -83,6 +87,8 @@ impl Default for Options {
             reference_bytes_max: DEFAULT_BYTES_MAX,
             directions: Vec::new(),
             is_direct: false,
+            strict_names: BTreeSet::new(),
+            has_collections: false,
         }
     }
 }

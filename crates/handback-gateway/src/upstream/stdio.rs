@@ -18,6 +18,7 @@ use super::legible;
 use super::pending::Route;
 use super::room::Room;
 use super::said::{Said, To, Unsaid};
+use super::sanitize::Origin;
 use super::spool::{Gather, Limits, Whole};
 use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, child, frame, meta};
 use crate::gateway::own_params;
@@ -79,7 +80,8 @@ impl Stdio {
         ending: &Ending,
     ) -> Result<Self, LineError> {
         let started = child::start(command, &spec.withheld)?;
-        let ears = Arc::new(Ears::new(&spec.name, era, spontaneous).shared(spec.is_shared));
+        let ears = Ears::new(&spec.name, era, spontaneous);
+        let ears = Arc::new(ears.shared(spec.is_shared).from(spec.origin()));
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
         let queue = Queue { sender, bytes: Arc::default() };
         let (closing, closed) = (ending.of_line(), CancellationToken::new());
@@ -127,7 +129,7 @@ impl Stdio {
         era: Era,
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Self {
-        let ears = Arc::new(Ears::new(name, era, spontaneous));
+        let ears = Arc::new(Ears::new(name, era, spontaneous).from(Origin::Handback));
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
         let queue = Queue { sender, bytes: Arc::default() };
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
