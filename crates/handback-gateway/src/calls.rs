@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bound::Budget;
 use crate::catalog::Schema;
 use crate::gateway::Gateway;
+use crate::handbacks;
 use crate::hold::{Cutting, Holding, NOT_HELD, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
 use crate::hop::{HopTask, with_text};
 use crate::mirror::{Headers, arguments_of};
@@ -135,9 +136,16 @@ impl Gateway {
         };
         let arguments = question.params.and_then(|params| arguments_of(params.get()));
         let mut target = self.target(talk, operation, &name).await;
+        if operation == Operation::Call
+            && let Some(own) = handbacks::own_instead(self, talk, &name, arguments).await
+        {
+            target = Some(own);
+        }
         // Whose the name is may have changed since the first try. The state of a round says whose it is.
         if let Some(key) = &key
-            && (self.own() > 1 || target.is_none() || is_relayed_name(self.name_of(0), &name))
+            && (self.own() > 1
+                || target.as_ref().is_none_or(|target| target.which == self.own())
+                || is_relayed_name(self.name_of(0), &name))
             && params.get("requestState").is_none()
             && let Ok(given) = given(arguments, &params)
         {
@@ -147,7 +155,9 @@ impl Gateway {
                 Err(refusal) => return words::refusal(talk.era, &refusal),
             };
         }
-        let Some(target) = target else { return Box::pin(self.unknown(talk, operation)).await };
+        let Some(target) = target else {
+            return Box::pin(self.unknown(talk, operation, &name)).await;
+        };
         if target.which == self.own() {
             return self.call_own(talk, &question, (&name, &target), &params, cancel).await;
         }
@@ -187,7 +197,9 @@ impl Gateway {
         };
         let mut entered = match self.pipeline().enter(relay).await {
             Ok(entered) => entered,
-            Err(Refusal::NotFound) => return Box::pin(self.unknown(talk, operation)).await,
+            Err(Refusal::NotFound) => {
+                return Box::pin(self.unknown(talk, operation, &asked.name)).await;
+            }
             Err(refusal) => return words::refusal(talk.era, &refusal),
         };
         is_in.into_iter().for_each(Notify::notify_one);
@@ -505,7 +517,7 @@ impl Gateway {
     ) -> Result<Bytes, NotHeld> {
         let catalog = self.catalog(talk).await;
         let cutting = Cutting {
-            reader: catalog.shown_own(self.own(), READER).to_owned(),
+            reader: READER.to_owned(),
             output: catalog.tool(&holding.tool).and_then(|tool| tool.output.of_parts()),
         };
         let bytes = raw.size_bytes();
@@ -708,7 +720,11 @@ impl Work {
         // What the client is to answer is no result: a part of it would be of no use.
         let asks = raw.in_memory().is_some_and(|json| asks(json));
         let json = match &self.holding {
-            Some(holding) if holding.is_over(&raw) && !asks => {
+            Some(holding)
+                if holding.is_over(&raw)
+                    && !asks
+                    && !handbacks::is_exempt(&self.gateway, self.which, &raw) =>
+            {
                 match self.gateway.held_instead(&self.talk, holding, raw).await {
                     Ok(json) => json,
                     Err(NotHeld::Failed(failure)) => return Err(failure),

@@ -1,7 +1,8 @@
 //! What upstreams have, under which names.
 //!
 //! A name stays as it is, unless two upstreams have it: then each of them goes by the name of its
-//! upstream, two underscores, and its own. Of our own tools and those of an upstream, ours give way. A name
+//! upstream, two underscores, and its own. So does a name of an upstream that is one of our own, which stay as
+//! they are whatever upstreams have. A name
 //! that begins like that of something of another upstream goes by its own as well: nobody is to take it
 //! for the other one's, nor a rule that was made for that.
 
@@ -23,9 +24,11 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::gateway::Gateway;
+use crate::handbacks::{self, Handbacks};
 use crate::late::Late;
 use crate::lists::List;
 use crate::mirror::Mirrored;
+use crate::naming::{self, prefixed};
 use crate::talk::Talk;
 pub(crate) use crate::upstream::OWN;
 
@@ -55,13 +58,15 @@ pub(crate) struct Catalogs {
     early: watch::Sender<Option<Arc<Catalog>>>,
     /// Who did not answer lately.
     pub(crate) late: Late,
+    /// The upstreams that are Handbacks. Those of the gateway count, for all sessions.
+    pub(crate) handbacks: Handbacks,
 }
 
 impl Default for Catalogs {
     fn default() -> Self {
         let early = watch::Sender::new(None);
-        let late = Late::default();
-        Self { known: RwLock::default(), looking: Mutex::default(), early, late }
+        let (late, handbacks) = (Late::default(), Handbacks::default());
+        Self { known: RwLock::default(), looking: Mutex::default(), early, late, handbacks }
     }
 }
 
@@ -210,6 +215,10 @@ impl Catalogs {
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     tools: HashMap<String, Tool>,
+    /// Our own tools, which are not shown where there are such tools behind.
+    own_tools: HashMap<String, Tool>,
+    /// The tools whose name with that of their upstream is too long, by the shorter one.
+    shortened: HashMap<String, (usize, String)>,
     prompts: HashMap<String, (usize, String)>,
     resources: HashMap<String, usize>,
     templates: Vec<(String, usize)>,
@@ -403,7 +412,14 @@ impl Catalog {
     fn resolve(&mut self, gateway: &Gateway) {
         let upstreams = 0..gateway.own();
         let listed = |list| upstreams.clone().map(move |which| (which, list));
+        let own = gateway.own();
         let (mut resources, mut templates) = (HashMap::new(), Vec::new());
+        // Our own URIs are ours, whatever upstreams list.
+        for definition in gateway.pipeline().registry().all() {
+            if matches!(definition.kind(), Kind::Resource { .. }) {
+                resources.insert(definition.name().to_owned(), own);
+            }
+        }
         for (which, list) in listed(List::Resources) {
             for uri in self.listed(which, list).iter().filter_map(|item| member(item, "uri")) {
                 resources.entry(uri).or_insert(which);
@@ -426,13 +442,18 @@ impl Catalog {
         };
         let (mut tools, mut prompts) = (named(List::Tools), named(List::Prompts));
         // Of our own there is the same for everybody here; who may use what is decided later.
-        let own = gateway.own();
         for definition in gateway.pipeline().registry().all() {
             let name = definition.name().to_owned();
             match definition.kind() {
-                Kind::Tool => tools.push((own, name, Bytes::new())),
+                Kind::Tool => {
+                    let tool = Tool::read(own, name.clone(), &Bytes::new());
+                    self.own_tools.insert(name.clone(), tool);
+                    match handbacks::hides(gateway, &name) {
+                        true => drop(self.hidden.insert((List::Tools, own, name))),
+                        false => tools.push((own, name, Bytes::new())),
+                    }
+                }
                 Kind::Prompt => prompts.push((own, name, Bytes::new())),
-                Kind::Resource { .. } => drop(resources.entry(name).or_insert(own)),
                 Kind::Template { .. } => templates.push((name, own)),
                 _ => {}
             }
@@ -446,6 +467,11 @@ impl Catalog {
                     let (upstream, tool) = (gateway.name_of(which), &tool.name);
                     tracing::warn!(upstream, tool, member, "a schema cannot be used");
                 }
+            }
+            let together = relayed_name(gateway.name_of(which), &tool.name);
+            let shorter = prefixed(List::Tools, gateway.name_of(which), &tool.name);
+            if shorter != together {
+                self.shortened.insert(shorter, (which, tool.name.clone()));
             }
             self.tools.insert(shown, tool);
         }
@@ -462,6 +488,10 @@ impl Catalog {
         named: Vec<(usize, String, Bytes)>,
     ) -> Vec<(usize, String, String, Bytes)> {
         let own = gateway.own();
+        let (left_out, named): (Vec<_>, Vec<_>) = named
+            .into_iter()
+            .partition(|(which, name, _)| naming::left_out(gateway, list, *which, name));
+        self.hidden.extend(left_out.into_iter().map(|(which, name, _)| (list, which, name)));
         let mut owners: HashMap<String, BTreeSet<usize>> = HashMap::new();
         for (which, name, _) in &named {
             owners.entry(name.clone()).or_default().insert(*which);
@@ -470,9 +500,9 @@ impl Catalog {
             let all = owners.get(name);
             let has_own = all.is_some_and(|all| all.contains(&own));
             let others = all.map_or(0, BTreeSet::len) - usize::from(has_own);
-            if which == own { others > 0 } else { others > 1 }
+            which != own && (has_own || others > 1)
         };
-        let prefixed = |which: usize, name: &str| relayed_name(gateway.name_of(which), name);
+        let prefixed = |which: usize, name: &str| prefixed(list, gateway.name_of(which), name);
         let is_others = |which: usize, name: &str| {
             let mut others = (0..=own).filter(|other| *other != which);
             others.any(|other| is_relayed_name(gateway.name_of(other), name))
@@ -482,24 +512,24 @@ impl Catalog {
             .filter(|(which, name, _)| collides(*which, name))
             .map(|(which, name, _)| prefixed(*which, name))
             .collect();
-        let mut holders: HashMap<String, usize> = HashMap::new();
+        let of_own = named.iter().filter(|(which, ..)| *which == own);
+        let mut holders: HashMap<String, usize> =
+            of_own.map(|(_, name, _)| (name.clone(), own)).collect();
         let mut out = Vec::new();
         for (which, name, item) in named {
             // What is called like something that goes by its server gives way as well.
-            let is_changed = collides(which, &name)
-                || given.contains(&name)
-                || (which != own && is_others(which, &name));
+            let is_changed = which != own
+                && (collides(which, &name) || given.contains(&name) || is_others(which, &name));
             let shown = match is_changed {
                 true => prefixed(which, &name),
                 false => name.clone(),
             };
             if *holders.entry(shown.clone()).or_insert(which) != which {
                 let upstream = gateway.name_of(which);
-                tracing::warn!(
-                    upstream,
-                    name = shown,
-                    "another server has this name: it is left out"
-                );
+                if gateway.is_first_fault(which, &name, "another server has this name") {
+                    let why = "another server has this name";
+                    tracing::warn!(upstream, name = shown, why, "left out");
+                }
                 self.hidden.insert((list, which, name));
                 continue;
             }
@@ -520,7 +550,11 @@ impl Catalog {
     /// it was shown under that while another one had its name, and may be again.
     pub(crate) fn tool(&self, shown: &str) -> Option<&Tool> {
         let of_upstream = || self.by_upstream(shown).find_map(|(at, rest)| self.tool_of(at, rest));
-        self.tools.get(shown).or_else(of_upstream)
+        let of_shortened = || {
+            let (which, name) = self.shortened.get(shown)?;
+            self.tool_of(*which, name)
+        };
+        self.tools.get(shown).or_else(of_upstream).or_else(of_shortened)
     }
 
     /// What a name says that has the name of an upstream in it.
@@ -531,6 +565,9 @@ impl Catalog {
 
     /// The tool that an upstream has under this name.
     pub(crate) fn tool_of(&self, which: usize, name: &str) -> Option<&Tool> {
+        if which + 1 == self.upstreams.len() {
+            return self.own_tools.get(name);
+        }
         let shown = self.renamed(List::Tools, which, name).unwrap_or(name);
         self.tools.get(shown).filter(|tool| tool.which == which && tool.name == name)
     }
@@ -573,7 +610,7 @@ impl Catalog {
         if !is_shown(name) && !is_others() {
             return Some(name.to_owned());
         }
-        let together = relayed_name(self.upstreams.get(which)?, name);
+        let together = prefixed(list, self.upstreams.get(which)?, name);
         (!is_shown(&together)).then_some(together)
     }
 
@@ -581,9 +618,17 @@ impl Catalog {
     /// longest. What a template has behind that says nothing of the resource, and where two start alike
     /// the first upstream has it.
     pub(crate) fn resource(&self, uri: &str) -> Option<usize> {
+        let fixed = |template: &str| template.find('{').unwrap_or(template.len());
         let listed = self.resources.get(uri).copied();
+        let own = self.upstreams.len().wrapping_sub(1);
+        let is_of_own = |(template, which): &(String, usize)| {
+            let fixed = template.get(..fixed(template)).unwrap_or_default();
+            *which == own && !fixed.is_empty() && uri.starts_with(fixed)
+        };
+        if self.templates.iter().any(is_of_own) {
+            return Some(own);
+        }
         listed.or_else(|| {
-            let fixed = |template: &str| template.find('{').unwrap_or(template.len());
             let alike = self.templates.iter().filter_map(|(template, which)| {
                 let fixed = template.get(..fixed(template)).filter(|fixed| !fixed.is_empty())?;
                 uri.starts_with(fixed).then_some((fixed.len(), *which))
@@ -609,9 +654,19 @@ impl Catalog {
         self.renamed.get(&(list, which, name.to_owned())).map(String::as_str)
     }
 
-    /// The name under which a tool of ours is shown.
-    pub(crate) fn shown_own<'a>(&'a self, own: usize, name: &'a str) -> &'a str {
-        self.renamed(List::Tools, own, name).unwrap_or(name)
+    /// The name under which an upstream shows what it has under this one.
+    pub(crate) fn shown_of<'a>(
+        &'a self,
+        list: List,
+        which: usize,
+        name: &'a str,
+    ) -> Option<&'a str> {
+        let is_there = match list {
+            List::Tools => self.tool_of(which, name).is_some(),
+            List::Prompts => self.prompt_of(which, name).is_some(),
+            List::Resources | List::Templates => false,
+        };
+        is_there.then(|| self.renamed(list, which, name).unwrap_or(name))
     }
 }
 
@@ -674,6 +729,9 @@ mod tests {
         };
         for (shown, which, name) in tools {
             let tool = Tool::read(*which, (*name).to_owned(), &Bytes::from_static(b"{}"));
+            if *which == 2 {
+                catalog.own_tools.insert((*name).to_owned(), tool.clone());
+            }
             catalog.tools.insert((*shown).to_owned(), tool);
             if shown != name {
                 let key = (List::Tools, *which, (*name).to_owned());

@@ -22,6 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::bridge::{self, Around, Parking};
 use crate::catalog::{Catalog, Catalogs, OWN};
 use crate::eras::{Found, Speaks};
+use crate::handbacks;
 use crate::kept::Kept;
 use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
@@ -130,7 +131,11 @@ impl Gateway {
         options: Options,
         retries: Retries,
     ) -> Self {
-        let upstreams: Vec<_> = upstreams.into_iter().take(UPSTREAMS_MAX).map(Arc::new).collect();
+        // What stands behind a direct one is Handback, which says who it is itself.
+        let passing =
+            |spec: Spec| Spec { passes_marks: spec.passes_marks || options.is_direct, ..spec };
+        let upstreams = upstreams.into_iter().take(UPSTREAMS_MAX).map(passing);
+        let upstreams: Vec<_> = upstreams.map(Arc::new).collect();
         let metrics: Vec<_> =
             upstreams.iter().map(|spec| pipeline.metrics().upstream(&spec.name)).collect();
         let ending = Ending::default();
@@ -395,6 +400,7 @@ impl Gateway {
         let answer = self.modern_line(which).await?.ask(discovery()).await;
         if let Ok(Answer::Result(raw)) = &answer {
             let speaks = Speaks { era: Era::Modern, has_tasks: says_tasks(raw) };
+            raw.in_memory().iter().for_each(|hello| handbacks::note(self, which, hello));
             found.learn(speaks);
             return Ok(speaks);
         }
@@ -451,6 +457,8 @@ impl Gateway {
             })
         };
         let line = slot.line().await;
+        let hello = line.as_ref().ok().and_then(Line::hello);
+        hello.into_iter().for_each(|hello| handbacks::note(self, which, hello));
         if let Some(found) = self.0.eras.get(which) {
             match &line {
                 Ok(_) if found.known().is_none() => found.learn(Speaks::OLDER),
@@ -478,7 +486,9 @@ impl Gateway {
     pub(crate) async fn welcome_by_newer(&self, which: usize, initialize: &[u8]) -> Option<Bytes> {
         let line = self.modern_line(which).await.ok()?;
         let Ok(Answer::Result(raw)) = line.ask(discovery()).await else { return None };
-        bridge::welcomed(raw.in_memory()?, initialize)
+        let hello = raw.in_memory()?;
+        handbacks::note(self, which, hello);
+        bridge::welcomed(hello, initialize)
     }
 
     /// Asks an upstream, whatever the eras of the two are.
@@ -767,7 +777,7 @@ impl Gateway {
         let uri = question.params.and_then(|params| text_of(params, "uri"));
         let Some(which) = self.has_resource(talk, uri.as_deref().unwrap_or_default()).await else {
             if self.unlisted(talk, Operation::Read).await.is_some() {
-                return self.unknown(talk, Operation::Read).await;
+                return self.unknown(talk, Operation::Read, "").await;
             }
             return words::refused(INVALID_PARAMS, "there is no such resource", None);
         };

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::OWN;
 use crate::gateway::Gateway;
+use crate::handbacks;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, LineError, Raw};
 use crate::words::{self, INTERNAL_ERROR, METHOD_NOT_FOUND};
@@ -27,7 +28,10 @@ impl Gateway {
         let mut hellos = Vec::new();
         for (which, line) in opened.iter().enumerate() {
             match line {
-                Ok(hello) => hellos.extend(self.said(caller, Era::Legacy, which, hello)),
+                Ok(hello) => {
+                    handbacks::note(self, which, hello);
+                    hellos.extend(self.said(caller, Era::Legacy, which, hello));
+                }
                 // It is there, and the caller may have no more of it: a session without it would
                 // look like one of another server.
                 Err(error @ LineError::OverQuota(_)) => {
@@ -69,6 +73,8 @@ impl Gateway {
                 .any(|kind| matches!(kind, Kind::Resource { .. } | Kind::Template { .. })),
             // Calls of any upstream become tasks, for those who know them.
             "extensions" => era == Era::Modern,
+            // The older era has no extensions: what a server says beyond the protocol is here.
+            "experimental" => era == Era::Legacy,
             _ => false,
         };
         if let Some(Value::Object(capabilities)) = hello.get_mut("capabilities") {

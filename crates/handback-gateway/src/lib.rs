@@ -18,6 +18,8 @@
 //! | `catalog`, `lists` | what upstreams have, under which names |
 //! | `late` | who did not say what it has in time, and is not waited for again |
 //! | `names` | what a called name means, and may have meant before |
+//! | `naming` | which names are shown, and as what |
+//! | `handbacks` | upstreams that are Handbacks themselves |
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `completion` | what completes their arguments |
 //! | `slow` | calls that become tasks |
@@ -42,6 +44,7 @@ mod eras;
 mod following;
 pub mod front;
 pub mod gateway;
+mod handbacks;
 mod hello;
 mod hold;
 mod hop;
@@ -51,6 +54,7 @@ mod listening;
 mod lists;
 mod mirror;
 mod names;
+mod naming;
 mod once;
 pub mod options;
 mod programs;

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use crate::catalog::{Catalog, ITEMS_MAX, member};
 use crate::gateway::{Gateway, own_params};
+use crate::handbacks;
 use crate::hop::ListPlace;
+use crate::naming;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
@@ -81,6 +83,7 @@ impl Gateway {
         let (mut items, mut is_whole) = (Vec::new(), false);
         let mut cursor: Option<String> = None;
         let line = self.line(talk, which).await.ok()?;
+        line.hello().into_iter().for_each(|hello| handbacks::note(self, which, hello));
         let mut bytes = 0;
         for _ in 0..PAGES_MAX {
             let ask = Ask {
@@ -276,7 +279,7 @@ impl Gateway {
         catalog: &Catalog,
     ) -> Shown {
         let Some(name) = member(item.get().as_bytes(), list.name()) else { return Shown::AsIs };
-        if catalog.is_hidden(list, which, &name) {
+        if catalog.is_hidden(list, which, &name) || naming::left_out(self, list, which, &name) {
             return Shown::Hidden;
         }
         let new = match catalog.has_named(list, which, &name) {

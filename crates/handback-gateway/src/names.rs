@@ -11,7 +11,9 @@ use handback_tool::{Candidates, Refusal, is_relayed_name, relayed_rest};
 
 use crate::catalog::{Catalog, OWN, Tool};
 use crate::gateway::Gateway;
+use crate::handbacks;
 use crate::lists::List;
+use crate::naming;
 use crate::options::ToolNames;
 use crate::talk::Talk;
 use crate::upstream::{Answer, LineError};
@@ -30,6 +32,11 @@ pub(crate) struct Target {
 impl Target {
     fn at(which: usize) -> Self {
         Self { which, renamed: None, tool: None, is_recorded_only: false }
+    }
+
+    /// Our own tools.
+    pub(crate) fn own(gateway: &Gateway) -> Self {
+        Self::at(gateway.own())
     }
 
     /// Where something was made that is called `shown` here.
@@ -57,13 +64,20 @@ impl Gateway {
         operation: Operation,
         name: &str,
     ) -> Option<Target> {
-        let straight = |which| Some(Target::at(which));
         if operation == Operation::Read {
-            let which = self.has_resource(talk, name).await?;
-            return straight(which);
+            return self.has_resource(talk, name).await.map(Target::at);
         }
         let registry = self.pipeline().registry();
+        if handbacks::is_own_name(self, operation, name) {
+            // Whatever upstreams have, and whether or not they have said so yet.
+            let may_use = registry.named(&talk.caller, operation, name).is_some();
+            return may_use.then(|| Target::own(self));
+        }
         let has_unlisted = self.has_unlisted();
+        let straight = |which| {
+            let list = naming::list_of(operation)?;
+            (!naming::left_out(self, list, which, name)).then(|| Target::at(which))
+        };
         // The common case is decided without a look at any list.
         if has_unlisted
             && registry.named(&talk.caller, operation, name).is_none()
@@ -172,7 +186,10 @@ impl Gateway {
 
     /// The answer about what nobody is known to have, and so about what is denied: as long as an
     /// upstream has never said what it has, it may have it.
-    pub(crate) async fn unknown(&self, talk: &Talk, operation: Operation) -> Answer {
+    pub(crate) async fn unknown(&self, talk: &Talk, operation: Operation, name: &str) -> Answer {
+        if let Some(answer) = naming::ambiguous(self, talk, operation, name).await {
+            return answer;
+        }
         let Some(which) = self.unlisted(talk, operation).await else {
             return words::refusal(talk.era, &Refusal::NotFound);
         };

@@ -1,6 +1,6 @@
 //! What can be chosen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use handback_identity::Glob;
@@ -42,6 +42,10 @@ pub struct Options {
     pub sessions: Quota,
     /// Programs that are started for single callers.
     pub programs: Quota,
+    /// Upstreams of which only names in the alphabet of the protocol are shown.
+    pub strict_names: BTreeSet<String>,
+    /// Whether there are collections of our own. If not, our reading tools read held results only.
+    pub has_collections: bool,
 }
 
 /// The names that a tool goes by. Which of them a client sees depends on what other upstreams have, and
@@ -95,6 +99,8 @@ impl Default for Options {
             is_direct: false,
             sessions: Quota::new(SESSIONS_MAX, Share::WHOLE),
             programs: Quota::new(PROGRAMS_MAX, Share::WHOLE),
+            strict_names: BTreeSet::new(),
+            has_collections: false,
         }
     }
 }

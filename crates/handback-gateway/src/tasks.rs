@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::member;
 use crate::gateway::{Gateway, text_of};
+use crate::handbacks;
 use crate::hold::{Holding, NotHeld, PASSED_BYTES_MAX};
 use crate::hop::{HopTask, with_text};
 use crate::options::ToolNames;
@@ -102,7 +103,7 @@ impl Gateway {
             Answer::Error(json) => return Answer::Error(holding.error(json)),
             other => return other,
         };
-        if !holding.is_over(&raw) {
+        if !holding.is_over(&raw) || handbacks::is_exempt(self, 0, &raw) {
             return Answer::Result(raw);
         }
         match self.held_once(talk, &holding, &task, raw).await {
@@ -158,8 +159,11 @@ impl Gateway {
         raw: Raw,
     ) -> Result<Bytes, LineError> {
         let holding = self.holding(talk, Object::read(params).ok().as_ref(), task.names());
-        let keeps = holding.clone();
-        let apart = tokio::task::spawn_blocking(move || Apart::of(&raw, |raw| keeps.is_over(raw)));
+        let (keeps, gateway) = (holding.clone(), self.clone());
+        let which = self.number_of(&task.upstream).unwrap_or(usize::MAX);
+        let is_over =
+            move |raw: &Raw| keeps.is_over(raw) && !handbacks::is_exempt(&gateway, which, raw);
+        let apart = tokio::task::spawn_blocking(move || Apart::of(&raw, is_over));
         let Apart { json, over } = apart.await.map_err(|_| LineError::Lost)??;
         let read = serde_json::from_slice::<&RawValue>(&json).ok();
         let Some(mut told) = read.and_then(|raw| Object::read(raw).ok()) else {

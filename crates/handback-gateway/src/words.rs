@@ -43,13 +43,11 @@ const CUT_OFF: &str = "this call, or an identical one before it, was cut off: wh
      not known, and it is not made again. To have it made all the same, call again a minute after that, or \
      with other arguments";
 
-/// An error object.
+/// An error object, with its members in the order of the protocol, as rmcp has them: a client cannot tell by
+/// the bytes of a refusal which part of the server refused.
 pub(crate) fn error(code: i32, message: &str, data: Option<Value>) -> Bytes {
-    let mut error = json!({"code": code, "message": message});
-    if let (Some(data), Some(error)) = (data, error.as_object_mut()) {
-        error.insert("data".to_owned(), data);
-    }
-    error.to_string().into()
+    let data = data.map(|data| format!(r#","data":{data}"#)).unwrap_or_default();
+    format!(r#"{{"code":{code},"message":{}{data}}}"#, Value::from(message)).into()
 }
 
 /// An error object, as an answer.
@@ -183,6 +181,13 @@ pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'st
             let why = "finds that the headers do not fit the message";
             (format!("the server `{upstream}` {why}"), "headers")
         }
+        LineError::Encoding(name) => (
+            format!(
+                "the server `{upstream}` answered in the Content-Encoding `{name}`, which was not \
+                 requested"
+            ),
+            "encoding",
+        ),
         LineError::Headers => {
             let why = "wants in headers are too long for that";
             (format!("arguments that the server `{upstream}` {why}"), "headers_too_long")

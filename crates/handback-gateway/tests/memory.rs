@@ -29,6 +29,7 @@ fn spec(place: Place) -> Spec {
         spool: std::env::temp_dir(),
         is_shared: false,
         withheld: Vec::new(),
+        passes_marks: false,
     }
 }
 

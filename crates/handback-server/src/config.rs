@@ -216,6 +216,7 @@ impl ServerConfig {
             spool,
             is_shared,
             withheld: self.withheld.clone(),
+            passes_marks: false,
         });
         self
     }

@@ -16,6 +16,7 @@ use handback_gateway::upstream::{Spec, check_name};
 use handback_gateway::{Gateway, Options};
 use handback_identity::Permissions;
 use handback_mcp::seal::EventIds;
+use handback_mcp::server::HELD_RESULTS_EXTENSION;
 use handback_mcp::server::tasks::Tasks;
 use handback_mcp::{About, Front, FrontOptions, McpServer, Stores};
 use handback_page::aql::{self, Catalog};
@@ -196,7 +197,9 @@ impl Tools {
         };
         let revocations = RevocationWatch::new(Arc::clone(kv), now)?;
         let clock: Arc<dyn Clock> = Arc::new(TimeOf(Arc::clone(time)));
+        let mut gateway_options = parts.gateway;
         if let Some((catalog, settings)) = parts.collections {
+            gateway_options.has_collections = catalog.names().next().is_some();
             let aql = AqlParts {
                 catalog,
                 settings,
@@ -231,7 +234,8 @@ impl Tools {
             instructions: None,
         };
         let tasks = Tasks::new(Arc::clone(kv), held.clone(), Arc::clone(time), instance);
-        let server = McpServer::new(Arc::clone(&pipeline), about, tasks);
+        let server = McpServer::new(Arc::clone(&pipeline), about, tasks)
+            .extensions(&[HELD_RESULTS_EXTENSION]);
         let stores =
             Stores { kv: Arc::clone(kv), sealer: Arc::clone(sealer), clock: Arc::clone(time) };
         let sessions = Quota::new(limits.sessions as u64, limits.caller_share);
@@ -254,7 +258,7 @@ impl Tools {
                 let retries = Retries::open(Arc::clone(kv), instance, clock)?;
                 let (own, pipeline) = (server.clone(), Arc::clone(&pipeline));
                 let programs = Quota::new(limits.programs as u64, limits.caller_share);
-                let options = Options { sessions, programs, ..parts.gateway };
+                let options = Options { sessions, programs, ..gateway_options };
                 Some(Gateway::new(upstreams, own, pipeline, options, retries))
             }
         };

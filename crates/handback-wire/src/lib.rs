@@ -13,6 +13,8 @@
 //! | [`era`], [`depth`] | which revision a message is of, and how deep it is nested |
 //! | [`header`] | texts that go in headers |
 //! | [`meta`] | what a relay changes in `_meta` |
+//! | [`marks`] | marks of Handback in messages of upstreams |
+//! | [`controls`] | control characters in titles and descriptions of upstreams |
 //! | [`hop`] | what cursors and task ids of upstreams are made of |
 //! | [`json`] | JSON in pieces of any size |
 //! | [`mod@bound`] | results over a client's budget |
@@ -24,12 +26,14 @@
 //! read here, so that a fuzz target reaches it.
 
 pub mod bound;
+pub mod controls;
 pub mod depth;
 pub mod era;
 pub mod event_ids;
 pub mod header;
 pub mod hop;
 pub mod json;
+pub mod marks;
 mod message;
 pub mod meta;
 pub mod note;

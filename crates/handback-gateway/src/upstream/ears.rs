@@ -15,6 +15,7 @@ use super::faults::{Fault, Faults};
 use super::pending::{Calls, Pending, Route};
 use super::room::Room;
 use super::said::{Said, To};
+use super::sanitize::Origin;
 use super::{Answer, Heard, LineError, Raw, Spontaneous, frame, meta};
 
 /// What a request of an upstream gets that nobody takes.
@@ -55,6 +56,7 @@ pub(super) struct Ears {
     /// Room for what belongs to no question, and nobody has taken yet.
     room: Room,
     era: Era,
+    origin: Origin,
     /// Several callers are on the line: a request of the upstream could be for any of them.
     is_shared: bool,
     /// Whether calls wait for each other: the upstream asks in calls, and does not say in which.
@@ -88,6 +90,7 @@ impl Ears {
             spontaneous,
             room: Room::default(),
             era,
+            origin: Origin::default(),
             is_shared,
             takes_turns,
             turn,
@@ -100,6 +103,11 @@ impl Ears {
     /// there are no requests, and everything has the id of its question.
     pub(super) fn shared(self, is_shared: bool) -> Self {
         Self { is_shared: is_shared && self.era == Era::Legacy, ..self }
+    }
+
+    /// For messages that are the word of this server.
+    pub(super) fn from(self, origin: Origin) -> Self {
+        Self { origin, ..self }
     }
 
     /// Nobody can be asked but in a call.
@@ -153,8 +161,12 @@ impl Ears {
                 }
                 None
             }
-            Said::Request { id, method, params } => self.request(id, method, params),
-            Said::Notification { method, params } => self.notification(method, params),
+            Said::Request { id, method, params } => {
+                self.request(id, method, self.origin.params(params))
+            }
+            Said::Notification { method, params } => {
+                self.notification(method, self.origin.params(params))
+            }
         }
     }
 
@@ -176,8 +188,11 @@ impl Ears {
             Said::Request { id, .. } if self.is_shared => {
                 return Ok(Some(frame::answer(&id, Err(REFUSED))));
             }
-            Said::Request { id, method, params } => Heard::Request { id, method, params },
+            Said::Request { id, method, params } => {
+                Heard::Request { id, method, params: self.origin.params(params) }
+            }
             Said::Notification { method, params } => {
+                let params = self.origin.params(params);
                 if self.is_taken_back(&method, params.as_ref(), number, route) {
                     return Err(LineError::Lost);
                 }

@@ -21,6 +21,29 @@ pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stre
 pub(super) const JSON_OR_EVENTS: HeaderValue =
     HeaderValue::from_static("application/json, text/event-stream");
 
+/// The only `Content-Encoding` that is requested.
+pub(super) const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
+
+/// Characters of the name of an encoding in an error at most.
+const ENCODING_CHARS_MAX: usize = 32;
+
+/// Refuses a response whose body is encoded: nothing but the body as it is was requested.
+pub(super) fn check_encoding(headers: &HeaderMap) -> Result<(), LineError> {
+    let is_plain = |value: &HeaderValue| {
+        let value = value.as_bytes().trim_ascii();
+        value.is_empty() || value.eq_ignore_ascii_case(IDENTITY.as_bytes())
+    };
+    match headers.get_all(hyper::header::CONTENT_ENCODING).iter().find(|value| !is_plain(value)) {
+        None => Ok(()),
+        Some(value) => {
+            let token = |c: &char| c.is_ascii_alphanumeric() || "-_.,+* ".contains(*c);
+            let name = String::from_utf8_lossy(value.as_bytes());
+            let name = name.chars().filter(token).take(ENCODING_CHARS_MAX).collect();
+            Err(LineError::Encoding(name))
+        }
+    }
+}
+
 /// The headers that were configured.
 pub(super) fn configured(headers: &[(String, String)]) -> Result<HeaderMap, LineError> {
     let mut map = HeaderMap::with_capacity(headers.len() + 8);
@@ -102,6 +125,29 @@ mod tests {
         assert_eq!(of("application/jsonl"), Kind::Other);
         assert_eq!(of("text/html"), Kind::Other);
         assert_eq!(kind(&HeaderMap::new()), Kind::Other);
+    }
+
+    #[test]
+    fn an_encoding_that_was_not_requested_is_refused() {
+        let check = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                let value = HeaderValue::from_static(value);
+                headers.append(hyper::header::CONTENT_ENCODING, value);
+            }
+            check_encoding(&headers)
+        };
+        for plain in [&[][..], &[""], &["identity"], &[" Identity "]] {
+            assert_eq!(check(plain), Ok(()), "{plain:?}");
+        }
+        for (encoded, name) in [
+            (&["gzip"][..], "gzip"),
+            (&["identity", "br"], "br"),
+            (&["identity, gzip"], "identity, gzip"),
+            (&["<gzip>`"], "gzip"),
+        ] {
+            assert_eq!(check(encoded), Err(LineError::Encoding(name.to_owned())), "{encoded:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,9 @@ use handback_mcp::Era;
 use handback_mcp::wire::Object;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
+};
 use hyper::http::response::Parts;
 use hyper::{Method, Request, StatusCode, Uri};
 use tokio::runtime::Handle;
@@ -122,7 +124,9 @@ impl Http {
             first_headers: first_headers(&uri, configured, era)?,
             uri,
             session: OnceLock::new(),
-            ears: Ears::new(&spec.name, era, spontaneous).shared(spec.is_shared),
+            ears: Ears::new(&spec.name, era, spontaneous)
+                .shared(spec.is_shared)
+                .from(spec.origin()),
             limits: Limits::of(spec, ending.aside()),
             asked: AtomicUsize::new(0),
             asides: Arc::new(Semaphore::new(ASIDES_MAX)),
@@ -341,7 +345,9 @@ impl Shared {
         *request.method_mut() = method;
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = headers;
-        Ok(self.client.send(request).await?.into_parts())
+        let (parts, body) = self.client.send(request).await?.into_parts();
+        headers::check_encoding(&parts.headers)?;
+        Ok((parts, body))
     }
 
     /// Says something that is not answered, with this method if it has one.
@@ -649,6 +655,8 @@ fn first_headers(
     }
     map.insert(CONTENT_TYPE, headers::JSON);
     map.insert(ACCEPT, headers::JSON_OR_EVENTS);
+    // Without it, a server may encode its answers as it likes.
+    map.insert(ACCEPT_ENCODING, headers::IDENTITY);
     for name in [headers::SESSION, headers::LAST_EVENT] {
         map.remove(name);
     }

@@ -14,6 +14,8 @@ use tokio::sync::mpsc;
 
 use super::ears::Ears;
 use super::http::Http;
+use super::sanitize::{Origin, has_descriptions};
+use super::spool::Limits;
 use super::stdio::Stdio;
 use super::{Ending, Place, Raw, Spec, frame};
 
@@ -118,6 +120,9 @@ pub enum LineError {
     /// It refused to be asked, with this status of HTTP.
     #[error("the upstream refused to be asked, with status {0}")]
     Refused(u16),
+    /// Its answer is in this `Content-Encoding`, which was not requested.
+    #[error("the upstream answered in the Content-Encoding `{0}`, which was not requested")]
+    Encoding(String),
     /// What it says is no answer.
     #[error("the upstream does not speak the protocol: {0}")]
     Protocol(&'static str),
@@ -186,6 +191,8 @@ struct Inner {
     hello: Option<Bytes>,
     time_limit: Duration,
     is_shared: bool,
+    origin: Origin,
+    limits: Arc<Limits>,
 }
 
 /// The transports.
@@ -252,9 +259,12 @@ impl Line {
                 Some(http.begin(&initialize, spec.time_limit).await?)
             }
         };
+        let (origin, limits) = (spec.origin(), Limits::of(spec, ending.aside()));
+        let hello = hello.map(|hello| origin.hello(hello)).transpose()?;
         let is_shared = spec.is_shared && era == Era::Legacy;
         let hello = if is_shared { hello.map(without_what_is_for_all) } else { hello };
-        let inner = Inner { way, era, hello, time_limit: spec.time_limit, is_shared };
+        let time_limit = spec.time_limit;
+        let inner = Inner { way, era, hello, time_limit, is_shared, origin, limits };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -285,7 +295,8 @@ impl Line {
             }
         };
         let (way, time_limit) = (Way::Stdio(stdio), OWN_TIME_LIMIT);
-        let inner = Inner { way, era, hello, time_limit, is_shared: false };
+        let (origin, limits) = (Origin::Handback, Limits::in_process());
+        let inner = Inner { way, era, hello, time_limit, is_shared: false, origin, limits };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -297,7 +308,10 @@ impl Line {
         let stdio = Stdio::over("test", tokio::io::split(pipe), era, spontaneous);
         stdio.ears().only_in_calls();
         let (way, time_limit) = (Way::Stdio(stdio), OWN_TIME_LIMIT);
-        Self { inner: Arc::new(Inner { way, era, hello: None, time_limit, is_shared: false }) }
+        let (origin, limits) = (Origin::Upstream, Limits::in_process());
+        let hello = None;
+        let inner = Inner { way, era, hello, time_limit, is_shared: false, origin, limits };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Whether another one is the same.
@@ -335,9 +349,16 @@ impl Line {
     /// [`LineError`] if there is no answer.
     pub async fn ask(&self, ask: Ask) -> Result<Answer, LineError> {
         let limit = ask.time_limit.unwrap_or(self.inner.time_limit);
-        match &self.inner.way {
+        let has_descriptions = has_descriptions(&ask.method);
+        let Inner { way, origin, limits, .. } = &*self.inner;
+        let answer = match way {
             Way::Stdio(stdio) => stdio.ask(ask, limit).await,
             Way::Http(http) => http.ask(ask, limit).await,
+        };
+        match answer {
+            Ok(answer) => origin.answer(has_descriptions, answer, limits).await,
+            Err(LineError::Mismatch(error)) => Err(LineError::Mismatch(origin.error(error)?)),
+            Err(why) => Err(why),
         }
     }
 

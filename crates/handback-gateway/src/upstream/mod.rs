@@ -20,6 +20,7 @@ mod pending;
 mod raw;
 mod room;
 mod said;
+mod sanitize;
 mod spec;
 mod spool;
 mod standing;

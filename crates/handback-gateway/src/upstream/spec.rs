@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::sanitize::Origin;
+
 /// Characters of the name of an upstream at most: it is put before names of tools.
 pub const NAME_CHARS_MAX: usize = 32;
 
@@ -59,6 +61,9 @@ pub struct Spec {
     /// unless what is added to its environment sets them. Variables of Handback itself it never
     /// gets in another way.
     pub withheld: Vec<String>,
+    /// Whether marks of Handback in its messages are Handback's own: the server is the Handback that this
+    /// process stands in for (`wrap --connect`).
+    pub passes_marks: bool,
 }
 
 impl Spec {
@@ -66,6 +71,11 @@ impl Spec {
     #[must_use]
     pub const fn is_program(&self) -> bool {
         matches!(self.place, Place::Command { .. })
+    }
+
+    /// Whose word its messages are.
+    pub(super) const fn origin(&self) -> Origin {
+        if self.passes_marks { Origin::Handback } else { Origin::Upstream }
     }
 }
 

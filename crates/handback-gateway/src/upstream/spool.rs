@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use handback_wire::scan::{Envelope, Kind, Scan};
 
 use super::aside::{Aside, Spooled};
-use super::{LineError, Spec};
+use super::{LineError, Raw, Spec};
 
 /// Bytes that are written to a file at once. Each time costs a change of threads.
 const WRITTEN_BYTES: usize = 256 << 10;
@@ -282,6 +282,32 @@ impl Large {
             (_, None) if has_failed && !discards => Err(LineError::Disk),
             _ => Ok(Whole::Malformed),
         }
+    }
+}
+
+/// A value that is written once more because a part of it changes.
+#[derive(Debug)]
+pub(super) struct Rewritten {
+    file: Spooled,
+    size_bytes: u64,
+}
+
+impl Rewritten {
+    /// An empty one. Blocks, as all of its methods do.
+    pub(super) fn begin(limits: &Limits) -> Result<Self, LineError> {
+        let file = file_in(&limits.folder).map_err(|_| LineError::Disk)?;
+        let file = Spooled::new(file, &limits.aside, limits.answer_bytes_max);
+        Ok(Self { file, size_bytes: 0 })
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), LineError> {
+        self.size_bytes += bytes.len() as u64;
+        self.file.write(bytes).map_err(|_| LineError::Disk)
+    }
+
+    pub(super) fn finish(self) -> Raw {
+        let range = 0..self.size_bytes;
+        Raw::File { file: Arc::new(self.file), range, more: Bytes::new() }
     }
 }
 

@@ -19,6 +19,7 @@ use super::legible;
 use super::pending::Route;
 use super::room::Room;
 use super::said::{Said, To, Unsaid};
+use super::sanitize::Origin;
 use super::spool::{Gather, Limits, Whole};
 use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, child, frame, meta};
 use crate::gateway::own_params;
@@ -80,7 +81,8 @@ impl Stdio {
         (ending, program): (&Ending, Option<Charge>),
     ) -> Result<Self, LineError> {
         let started = child::start(command, &spec.withheld)?;
-        let ears = Arc::new(Ears::new(&spec.name, era, spontaneous).shared(spec.is_shared));
+        let ears = Ears::new(&spec.name, era, spontaneous);
+        let ears = Arc::new(ears.shared(spec.is_shared).from(spec.origin()));
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
         let queue = Queue { sender, bytes: Arc::default() };
         let (closing, closed) = (ending.of_line(), CancellationToken::new());
@@ -128,7 +130,7 @@ impl Stdio {
         era: Era,
         spontaneous: mpsc::Sender<Spontaneous>,
     ) -> Self {
-        let ears = Arc::new(Ears::new(name, era, spontaneous));
+        let ears = Arc::new(Ears::new(name, era, spontaneous).from(Origin::Handback));
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
         let queue = Queue { sender, bytes: Arc::default() };
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());

@@ -23,6 +23,7 @@ pub(crate) fn spec(place: Place) -> Spec {
         spool: std::env::temp_dir(),
         is_shared: false,
         withheld: Vec::new(),
+        passes_marks: false,
     }
 }
 

@@ -178,7 +178,7 @@ async fn ask(
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
+        let mut capabilities = ServerCapabilities::builder()
             .enable_completions()
             .enable_logging()
             .enable_prompts()
@@ -190,6 +190,11 @@ impl ServerHandler for McpServer {
             .enable_tools()
             .enable_tool_list_changed()
             .build();
+        for name in self.extensions {
+            let declared = || ((*name).to_owned(), Default::default());
+            capabilities.extensions.get_or_insert_default().extend([declared()]);
+            capabilities.experimental.get_or_insert_default().extend([declared()]);
+        }
         let info = ServerConfig::new(capabilities)
             .with_server_info(Implementation::new(&self.about.name, &self.about.version));
         match &self.about.instructions {

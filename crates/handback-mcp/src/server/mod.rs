@@ -52,6 +52,10 @@ pub const REASON_META: &str = "dev.handback/reason";
 /// The argument that a cursor comes back in.
 pub const CURSOR_ARGUMENT: &str = "__cursor";
 
+/// The extension by which a server says that it is a Handback: it bounds its results, and reads what it holds
+/// with its own tools. Older servers name it among what is experimental.
+pub const HELD_RESULTS_EXTENSION: &str = "dev.handback/held-results";
+
 /// What a server says of itself.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "written as a literal")]
@@ -70,6 +74,8 @@ pub struct About {
 pub struct McpServer {
     pipeline: Arc<Pipeline>,
     about: Arc<About>,
+    /// The extensions that it declares, besides tasks.
+    extensions: &'static [&'static str],
     tasks: Tasks,
     changes: Changes,
     /// Who calls where the transport does not say: on stdio.
@@ -87,6 +93,7 @@ impl McpServer {
         Self {
             pipeline,
             about,
+            extensions: &[],
             tasks,
             changes: Changes::default(),
             caller: None,
@@ -105,6 +112,13 @@ impl McpServer {
     #[must_use]
     pub fn for_session(&self) -> Self {
         Self { session: Arc::default(), ..self.clone() }
+    }
+
+    /// Declares these extensions.
+    #[must_use]
+    pub const fn extensions(mut self, extensions: &'static [&'static str]) -> Self {
+        self.extensions = extensions;
+        self
     }
 
     /// Tells clients that something has changed.

@@ -28,7 +28,7 @@ pub use self::settings::{
     StaticFileSettings, TlsSettings, TokenSettings,
 };
 pub use self::upstreams::{
-    Address, GatewaySettings, GatewayToolSettings, ReferenceSettings, RetryName, Secret,
+    Address, GatewaySettings, GatewayToolSettings, NamesName, ReferenceSettings, RetryName, Secret,
     UpstreamSettings,
 };
 pub use self::values::{Host, Origin, Parsed, Scope, Source, Within};

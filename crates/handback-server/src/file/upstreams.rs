@@ -42,6 +42,26 @@ pub struct UpstreamSettings {
     /// Whether all callers share one connection of the older era.
     #[serde(skip_serializing_if = "is_false")]
     pub shared: bool,
+    /// Which names of its tools and prompts are shown.
+    #[serde(skip_serializing_if = "is_lenient")]
+    pub names: NamesName,
+}
+
+/// Which names of tools and prompts are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum NamesName {
+    /// All but empty ones, too long ones, and those with characters that cannot be seen.
+    #[default]
+    Lenient,
+    /// Those in the alphabet of the protocol.
+    Strict,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_lenient(names: &NamesName) -> bool {
+    *names == NamesName::Lenient
 }
 
 impl UpstreamSettings {
@@ -285,8 +305,13 @@ impl Settings {
             reference_bytes_max: reference_bytes
                 .map_or(defaults.reference_bytes_max, |bytes| bytes.get().into()),
             directions: references.iter().map(direction).collect(),
-            is_direct: defaults.is_direct,
-            ..Options::default()
+            strict_names: self
+                .upstreams
+                .iter()
+                .filter(|(_, settings)| settings.names == NamesName::Strict)
+                .map(|(name, _)| name.clone())
+                .collect(),
+            ..defaults
         })
     }
 }

@@ -1,0 +1,154 @@
+//! Upstreams that are Handbacks themselves.
+//!
+//! Such an upstream has reading tools and bounds its results. The gateway in front of it adds no reading
+//! tools of its own, if all upstreams are Handbacks, and does not hold what they answer. A server says by an
+//! [extension](EXTENSION) that it is one. Nobody can prove it, so the word is worth little:
+//!
+//! - A result over [`RESULT_BYTES_MAX`] is held all the same.
+//! - Marks in `_meta` are moved like those of every upstream.
+//! - The first word counts. A server that said nothing at first is none for as long as this process runs,
+//!   and a server that stops saying it is none from then on.
+//! - What this gateway holds is read with its own tools, whoever has their names.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use bytes::Bytes;
+use handback_mcp::server::HELD_RESULTS_EXTENSION as EXTENSION;
+use handback_page::json::ByteSource as _;
+use handback_store::held::LookUp;
+use handback_token::{Handle, Operation};
+use serde_json::Value;
+
+use crate::gateway::{Gateway, text_of};
+use crate::names::Target;
+use crate::talk::Talk;
+use crate::upstream::Raw;
+
+/// Bytes of a result that an upstream may give past the budget because it says that it is a Handback: over
+/// six times the default budget, which such a server keeps to itself.
+pub(crate) const RESULT_BYTES_MAX: u64 = 256 << 10;
+
+/// How the names of the tools begin that held values are read and changed with.
+const READING: &str = "mcp_aql";
+
+/// The upstreams that said whether they are Handbacks, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Handbacks(RwLock<HashMap<usize, bool>>);
+
+impl Handbacks {
+    /// Notes what an upstream says of itself, in the result of `initialize` or `server/discover`.
+    pub(crate) fn note(&self, which: usize, hello: &[u8]) {
+        let declares = declares(hello);
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_one = known.entry(which).or_insert(declares);
+        *is_one &= declares;
+    }
+
+    fn has(&self, which: usize) -> bool {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(&which).copied().unwrap_or(false)
+    }
+}
+
+/// Whether a server says that it is a Handback: newer ones among their extensions, older ones among what is
+/// experimental.
+fn declares(hello: &[u8]) -> bool {
+    if memchr::memmem::find(hello, b"held-results").is_none() {
+        return false;
+    }
+    let hello: Value = serde_json::from_slice(hello).unwrap_or_default();
+    let has = |kind: &str| {
+        hello
+            .pointer(&format!("/capabilities/{kind}"))
+            .is_some_and(|it| it.get(EXTENSION).is_some())
+    };
+    has("extensions") || has("experimental")
+}
+
+/// Notes what an upstream says of itself.
+pub(crate) fn note(gateway: &Gateway, which: usize, hello: &Bytes) {
+    if which != gateway.own() {
+        gateway.common_catalogs().handbacks.note(which, hello);
+    }
+}
+
+/// Whether a tool of ours is not offered: there are such tools behind, and nothing of our own to read.
+pub(crate) fn hides(gateway: &Gateway, name: &str) -> bool {
+    name.starts_with(READING)
+        && !gateway.options().has_collections
+        && gateway.own() > 0
+        && (0..gateway.own()).all(|which| gateway.common_catalogs().handbacks.has(which))
+}
+
+/// Whether a result is passed on whatever the budget of its client.
+pub(crate) fn is_exempt(gateway: &Gateway, which: usize, raw: &Raw) -> bool {
+    raw.size_bytes() <= RESULT_BYTES_MAX && gateway.common_catalogs().handbacks.has(which)
+}
+
+/// Whether this is what something of our own is called.
+pub(crate) fn is_own_name(gateway: &Gateway, operation: Operation, name: &str) -> bool {
+    let mut all = gateway.pipeline().registry().all();
+    all.any(|own| own.name() == name && own.kind().operation() == operation)
+        && !hides(gateway, name)
+}
+
+/// Our own tool, in the place of that of its name behind, where a call is about what is held here.
+pub(crate) async fn own_instead(
+    gateway: &Gateway,
+    talk: &Talk,
+    name: &str,
+    arguments: Option<&str>,
+) -> Option<Target> {
+    if !hides(gateway, name) {
+        return None;
+    }
+    let arguments = serde_json::from_str(arguments?).ok()?;
+    let named = text_of(arguments, "element_type")?;
+    let handle = Handle::parse(named.split('#').next().unwrap_or_default()).ok()?;
+    let (held, owner) = (gateway.pipeline().held().clone(), talk.caller.principal().clone());
+    let now_ms = gateway.pipeline().now().as_secs().saturating_mul(1000);
+    let found = tokio::task::spawn_blocking(move || held.look_up(handle, &owner, now_ms)).await;
+    let is_ours = matches!(found, Ok(Ok(LookUp::Found(_) | LookUp::Expired)));
+    is_ours.then(|| Target::own(gateway))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn hello(is_handback: bool) -> Vec<u8> {
+        let extensions = if is_handback { json!({EXTENSION: {}}) } else { json!({}) };
+        json!({"capabilities": {"extensions": extensions}}).to_string().into_bytes()
+    }
+
+    #[test]
+    fn the_first_word_counts_and_can_be_taken_back() {
+        let handbacks = Handbacks::default();
+        assert!(!handbacks.has(0));
+        handbacks.note(0, &hello(true));
+        handbacks.note(1, &hello(false));
+        assert!(handbacks.has(0) && !handbacks.has(1));
+        handbacks.note(1, &hello(true));
+        assert!(!handbacks.has(1), "it said otherwise before");
+        for says in [false, true] {
+            handbacks.note(0, &hello(says));
+            assert!(!handbacks.has(0));
+        }
+    }
+
+    #[test]
+    fn servers_of_both_eras_can_say_it() {
+        let older = json!({"capabilities": {"experimental": {EXTENSION: {}}}}).to_string();
+        assert!(declares(older.as_bytes()) && declares(&hello(true)));
+        for other in [
+            json!({"capabilities": {EXTENSION: {}}}),
+            json!({"capabilities": {"extensions": [EXTENSION]}}),
+            json!({"instructions": EXTENSION}),
+        ] {
+            assert!(!declares(other.to_string().as_bytes()), "{other}");
+        }
+    }
+}
