@@ -24,7 +24,6 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::bound::Budget;
-use crate::catalog::Schema;
 use crate::gateway::Gateway;
 use crate::handbacks;
 use crate::hold::{Cutting, Holding, NOT_HELD, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
@@ -34,6 +33,7 @@ use crate::names::Target;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::replay::{self, Again};
 use crate::retry::{WINDOW, Waiting};
+use crate::schemas::{Checking, CheckingJob};
 use crate::slow::named_by_who_knows_tasks;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
@@ -465,8 +465,13 @@ impl Gateway {
         }
         let catalog = self.catalog(talk).await;
         let tool = catalog.tool_of(asked.target.which, asked.own_name());
-        let schema = tool.map_or(Schema::None, |tool| tool.input.clone());
-        let is_unusable = schema.is_unusable();
+        let own_name = (self.name_of(asked.target.which), asked.own_name());
+        let checking = match tool {
+            Some(tool) => self.schemas().checking(own_name, &tool.input).await,
+            None => None,
+        };
+        let is_unusable = checking.as_ref().is_some_and(|checking| !checking.is_usable());
+        let check = checking.as_ref().filter(|_| !is_unusable).map(Checking::job);
         let options = self.options();
         let (owner, held) = (talk.caller.principal().clone(), entered.held().clone());
         let (revocations, now_ms) = (entered.revocations().clone(), entered.now_ms());
@@ -475,13 +480,15 @@ impl Gateway {
             Rules { allowed: options.directions.clone(), bytes_max: options.reference_bytes_max };
         let text = arguments.to_owned();
         let resolve = move || {
-            let schema = match &schema {
-                Schema::Usable(validator) => Some(&**validator),
-                Schema::None | Schema::Unusable => None,
-            };
+            let validator = check.as_ref().map(CheckingJob::validator);
+            let schema = validator.as_ref();
             let call = Call { upstream: &upstream, tool: &tool, rules: &rules, schema };
             let mut held = HeldValues::of(&owner, &held, &revocations, now_ms);
-            let resolution = resolve(&text, &call, &mut held)?;
+            let resolution = resolve(&text, &call, &mut held);
+            if let (Some(check), Some(validator)) = (&check, &validator) {
+                check.finish(validator);
+            }
+            let resolution = resolution?;
             Ok::<_, ReferenceError>((resolution.arguments.into_owned(), resolution.resolved))
         };
         let place = self.resolving().take(talk.caller.principal().binding()).await;
@@ -518,7 +525,13 @@ impl Gateway {
         let catalog = self.catalog(talk).await;
         let cutting = Cutting {
             reader: READER.to_owned(),
-            output: catalog.tool(&holding.tool).and_then(|tool| tool.output.of_parts()),
+            output: match catalog.tool(&holding.tool) {
+                Some(tool) => {
+                    let own_name = (self.name_of(tool.which), tool.name.as_str());
+                    self.schemas().checking(own_name, &tool.output).await
+                }
+                None => None,
+            },
         };
         let bytes = raw.size_bytes();
         let json = holding.hold(raw, cutting).await?;

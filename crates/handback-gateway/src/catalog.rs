@@ -8,7 +8,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +17,6 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use handback_mcp::wire::Object;
 use handback_tool::{Kind, ToolClass, is_relayed_name, relayed_name, relayed_rest};
-use jsonschema::Validator;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Mutex, watch};
@@ -29,6 +28,7 @@ use crate::late::Late;
 use crate::lists::List;
 use crate::mirror::Mirrored;
 use crate::naming::{self, prefixed};
+use crate::schemas::ToolSchema;
 use crate::talk::Talk;
 pub(crate) use crate::upstream::OWN;
 
@@ -299,52 +299,12 @@ pub(crate) struct Tool {
     pub(crate) name: String,
     /// What it promises of being called twice.
     pub(crate) class: ToolClass,
-    /// What its arguments fit.
-    pub(crate) input: Schema,
-    /// What its structured results fit.
-    pub(crate) output: Schema,
+    /// The schema of its arguments.
+    pub(crate) input: ToolSchema,
+    /// The schema of its structured results.
+    pub(crate) output: ToolSchema,
     /// Those of its arguments that go in headers as well.
     pub(crate) mirrored: Arc<Mirrored>,
-}
-
-/// What values of a tool have to fit.
-#[derive(Clone, Debug)]
-pub(crate) enum Schema {
-    /// The tool says nothing of it.
-    None,
-    /// This.
-    Usable(Arc<Validator>),
-    /// What it says cannot be checked: it refers to what is elsewhere, or is no schema.
-    Unusable,
-}
-
-impl Schema {
-    fn read(schema: Option<&Value>) -> Self {
-        match schema {
-            None | Some(Value::Null) => Self::None,
-            Some(schema) => match jsonschema::validator_for(schema) {
-                Ok(validator) => Self::Usable(Arc::new(validator)),
-                Err(_) => Self::Unusable,
-            },
-        }
-    }
-
-    /// What a part of a value fits. By what cannot be checked, none does.
-    pub(crate) fn of_parts(&self) -> Option<Arc<Validator>> {
-        static NOTHING: LazyLock<Arc<Validator>> = LazyLock::new(|| {
-            let nothing = jsonschema::validator_for(&Value::Bool(false));
-            Arc::new(nothing.expect("`false` is a schema"))
-        });
-        match self {
-            Self::None => None,
-            Self::Usable(validator) => Some(Arc::clone(validator)),
-            Self::Unusable => Some(Arc::clone(&NOTHING)),
-        }
-    }
-
-    pub(crate) const fn is_unusable(&self) -> bool {
-        matches!(self, Self::Unusable)
-    }
 }
 
 impl Catalog {
@@ -462,12 +422,6 @@ impl Catalog {
         self.templates = templates;
         for (which, name, shown, item) in self.name(gateway, List::Tools, tools) {
             let tool = Tool::read(which, name, &item);
-            for (member, schema) in [("inputSchema", &tool.input), ("outputSchema", &tool.output)] {
-                if schema.is_unusable() && gateway.is_first_fault(which, &tool.name, member) {
-                    let (upstream, tool) = (gateway.name_of(which), &tool.name);
-                    tracing::warn!(upstream, tool, member, "a schema cannot be used");
-                }
-            }
             let together = relayed_name(gateway.name_of(which), &tool.name);
             let shorter = prefixed(List::Tools, gateway.name_of(which), &tool.name);
             if shorter != together {
@@ -672,6 +626,7 @@ impl Catalog {
 
 impl Tool {
     fn read(which: usize, name: String, item: &Bytes) -> Self {
+        let (input, output) = (ToolSchema::input(item), ToolSchema::output(item));
         let item: Value = serde_json::from_slice(item).unwrap_or_default();
         let hint = |hint: &str| {
             item.get("annotations").and_then(|all| all.get(hint)) == Some(&Value::Bool(true))
@@ -683,8 +638,6 @@ impl Tool {
         } else {
             ToolClass::Unknown
         };
-        let schema = |member: &str| Schema::read(item.get(member));
-        let (input, output) = (schema("inputSchema"), schema("outputSchema"));
         let mirrored = Arc::new(Mirrored::read(item.get("inputSchema")));
         Self { which, name, class, input, output, mirrored }
     }
@@ -698,28 +651,7 @@ pub(crate) fn member(item: &[u8], name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn a_schema_that_cannot_be_used_is_not_none() {
-        let read = |item: Value| Tool::read(0, "t".to_owned(), &Bytes::from(item.to_string()));
-        let tool = read(json!({"inputSchema": {"type": "object"}}));
-        assert!(matches!(tool.input, Schema::Usable(_)) && matches!(tool.output, Schema::None));
-        assert!(tool.output.of_parts().is_none());
-        for schema in [
-            json!({"$ref": "https://schemas.invalid/x"}),
-            json!({"properties": {"a": {"pattern": "(?<=x)["}}}),
-            json!({"type": "nonsense"}),
-            json!("object"),
-        ] {
-            let tool = read(json!({"inputSchema": schema, "outputSchema": schema}));
-            assert!(tool.input.is_unusable() && tool.output.is_unusable(), "{schema}");
-            let parts = tool.output.of_parts().unwrap();
-            assert!(!parts.is_valid(&json!({})) && !parts.is_valid(&json!(null)));
-        }
-    }
 
     /// A catalog of tools: the name that is shown, the upstream, and the name there.
     fn tools(tools: &[(&str, usize, &str)]) -> Catalog {

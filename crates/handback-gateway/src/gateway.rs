@@ -31,6 +31,7 @@ use crate::options::Options;
 use crate::programs::ProgramAccount;
 use crate::reference::Places;
 use crate::retry::{Delivery, Retries};
+use crate::schemas::Schemas;
 use crate::slot::{Slot, Source};
 use crate::slow::TASKS;
 use crate::talk::{Question, Talk, WAITING_MAX};
@@ -48,10 +49,6 @@ const DELIVERIES_MAX: usize = 1_024;
 
 /// Questions that wait for a line to one upstream at most, whoever asks.
 const OPENING_MAX: usize = 1_024;
-
-/// Faults of tools that are remembered because they were told of, at most. Who is crowded out is told of
-/// once more.
-const TOLD_FAULTS_MAX: usize = 1_024;
 
 /// The revision that questions of the gateway itself are asked in.
 pub(crate) const REVISION: &str = "2026-07-28";
@@ -100,8 +97,8 @@ struct Inner {
     ending: Ending,
     /// Results of tasks that were held.
     cuts: Cuts,
-    /// What is wrong with tools and was told of: the upstream, the tool and what of it.
-    told_faults: Mutex<Kept<(usize, String, &'static str), ()>>,
+    /// Schemas of upstream tools that were read.
+    schemas: Arc<Schemas>,
 }
 
 /// A line of the older era for a newer client, and what is said on it.
@@ -179,7 +176,7 @@ impl Gateway {
             catalogs: Catalogs::default(),
             ending,
             cuts: Cuts::default(),
-            told_faults: Mutex::new(Kept::new(TOLD_FAULTS_MAX)),
+            schemas: Arc::default(),
         }))
     }
 
@@ -213,6 +210,11 @@ impl Gateway {
     /// Answers of identical calls that became tasks.
     pub(crate) fn deliveries(&self) -> MutexGuard<'_, Kept<String, Delivery>> {
         self.0.deliveries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Schemas of upstream tools.
+    pub(crate) fn schemas(&self) -> &Arc<Schemas> {
+        &self.0.schemas
     }
 
     /// Places for those who have held values put into arguments.
@@ -579,17 +581,6 @@ impl Gateway {
         if let Some((told, _)) = self.told_by_older(talk, which) {
             told.say(method, params);
         }
-    }
-
-    /// Whether it is the first time that this is found to be wrong with a tool.
-    pub(crate) fn is_first_fault(&self, which: usize, tool: &str, what: &'static str) -> bool {
-        let mut told = self.0.told_faults.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (which, tool.to_owned(), what);
-        let is_first = told.get(&key).is_none();
-        if is_first {
-            told.put(key, ());
-        }
-        is_first
     }
 
     /// What is known of upstreams for all sessions.

@@ -11,7 +11,6 @@ use handback_store::held::{HeldError, HeldWriter, NewValue};
 use handback_store::journal::COMMITTED_LIFE_MS;
 use handback_token::Handle;
 use handback_tool::{CallHeld, Clock, Failure};
-use jsonschema::Validator;
 
 use crate::bound::{
     Bounded, Bounding, Budget, Keep, Kept, NewPart, PartWriter, bound, bound_error,
@@ -19,6 +18,7 @@ use crate::bound::{
 use crate::calls::asks;
 use crate::note::HeldNote;
 use crate::replay::MARK_BYTES;
+use crate::schemas::{Checking, CheckingJob};
 use crate::upstream::Raw;
 
 /// The tool that held values are read with.
@@ -52,7 +52,7 @@ pub(crate) struct Cutting {
     /// The name of the tool that held values are read with.
     pub(crate) reader: String,
     /// What structured results have to fit.
-    pub(crate) output: Option<Arc<Validator>>,
+    pub(crate) output: Option<Checking>,
 }
 
 /// Why a result is not given.
@@ -99,13 +99,25 @@ impl Holding {
     /// Holds a result that is over the budget; gives the one that takes its place.
     pub(crate) async fn hold(&self, raw: Raw, cutting: Cutting) -> Result<Bytes, NotHeld> {
         let mut keep = self.clone();
+        let check = cutting.output.as_ref().map(Checking::job);
+        let reader = cutting.reader;
+        let thread = match &cutting.output {
+            Some(checking) => Some(checking.thread().await),
+            None => None,
+        };
         let cut = move || {
-            let how = Bounding::new(keep.shown()).reading_tool(&cutting.reader);
+            let validator = check.as_ref().map(CheckingJob::validator);
+            let how = Bounding::new(keep.shown()).reading_tool(&reader);
             let mut how = how.reserving(keep.reserved_bytes());
-            if let Some(output) = &cutting.output {
-                how = how.output_schema(output);
+            if let Some(validator) = &validator {
+                how = how.output_schema(validator);
             }
-            let bounded = bound(&raw, &how, &mut keep)?;
+            let bounded = bound(&raw, &how, &mut keep);
+            if let (Some(check), Some(validator)) = (&check, &validator) {
+                check.finish(validator);
+            }
+            drop(thread);
+            let bounded = bounded?;
             if asks(&bounded.result) {
                 bounded.forget(&mut keep);
                 return Ok(None);

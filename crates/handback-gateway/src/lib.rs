@@ -62,6 +62,7 @@ pub mod reference;
 mod relay;
 mod replay;
 pub mod retry;
+mod schemas;
 pub mod session;
 mod slot;
 mod slow;
@@ -72,7 +73,7 @@ mod wishes;
 mod words;
 
 pub use gateway::Gateway;
-pub use handback_wire::{bound, note};
+pub use handback_wire::{bound, note, schema};
 pub use options::{Options, ToolRule};
 pub use session::Session;
 pub use talk::{Question, Talk, ToClient};

@@ -19,6 +19,7 @@
 //! | [`json`] | JSON in pieces of any size |
 //! | [`mod@bound`] | results over a client's budget |
 //! | [`mod@reference`] | arguments that name held values |
+//! | [`schema`] | JSON Schemas of upstreams, checked within a budget of steps |
 //! | [`note`] | what is written beside a held value |
 //!
 //! Everything here is a function of the bytes that it is given: there is no IO, no clock and no random
@@ -40,6 +41,7 @@ pub mod note;
 mod object;
 pub mod reference;
 pub mod scan;
+pub mod schema;
 pub mod sse;
 
 pub use message::{Id, MAX_ID_BYTES, MAX_METHOD_BYTES, Message, MessageError};

@@ -19,25 +19,32 @@ const CALLERS_MAX: usize = 256;
 /// Those places. One caller waits for its own before it waits for others.
 pub(crate) struct Places {
     all: Arc<Semaphore>,
+    of_caller: usize,
     of_callers: Mutex<Kept<String, Arc<Semaphore>>>,
 }
 
 impl Default for Places {
     fn default() -> Self {
-        Self {
-            all: Arc::new(Semaphore::new(RESOLVING_MAX)),
-            of_callers: Mutex::new(Kept::new(CALLERS_MAX)),
-        }
+        Self::new(RESOLVING_MAX, RESOLVING_OF_CALLER_MAX)
     }
 }
 
 impl Places {
+    /// So many for all, and for one among them.
+    pub(crate) fn new(all: usize, of_caller: usize) -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(all)),
+            of_caller,
+            of_callers: Mutex::new(Kept::new(CALLERS_MAX)),
+        }
+    }
+
     /// A place for the caller of this binding, until it is dropped.
     pub(crate) async fn take(&self, binding: String) -> impl Send + use<> {
         let of_caller = {
             let mut callers = self.of_callers.lock().unwrap_or_else(PoisonError::into_inner);
             callers.get(&binding).unwrap_or_else(|| {
-                let places = Arc::new(Semaphore::new(RESOLVING_OF_CALLER_MAX));
+                let places = Arc::new(Semaphore::new(self.of_caller));
                 callers.put(binding, Arc::clone(&places));
                 places
             })

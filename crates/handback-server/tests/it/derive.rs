@@ -1,9 +1,12 @@
 //! Held values that are made of others: edits and patches, on the pipeline and a real store.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use handback_gateway::note::HeldNote;
 use handback_gateway::reference::{self, HeldValues, Resolution, Rules};
+use handback_gateway::schema::{BoundedValidator, ForeignSchema};
 use handback_identity::Caller;
 use handback_page::aql::{Catalog, MAX_DERIVED_BYTES, Settings};
 use handback_store::held::{HeldOptions, NewValue};
@@ -378,7 +381,8 @@ async fn a_large_document_is_edited_and_passed_on_without_passing_through_the_cl
         "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
         "required": ["path", "content"],
     });
-    let schema = jsonschema::validator_for(&schema).unwrap();
+    let schema = ForeignSchema::of(&schema, &AtomicBool::new(false)).unwrap();
+    let schema = BoundedValidator::new(Arc::new(schema));
     let rules = Rules::default();
     let to = |upstream| reference::Call {
         upstream,

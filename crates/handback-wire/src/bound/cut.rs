@@ -2,7 +2,6 @@
 
 use handback_page::CollectionError;
 use handback_page::json::{ByteSource, Pointer};
-use jsonschema::Validator;
 
 use super::body::{self, Body, Look};
 use super::budget::Budget;
@@ -16,6 +15,7 @@ use super::plan::{Plan, Unit, What};
 use super::shape::{Member, Shape};
 use super::show::{Piece, Pieces, Show};
 use crate::json::lexer::{NotJson, Token};
+use crate::schema::BoundedValidator;
 
 /// How a result is cut.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ use crate::json::lexer::{NotJson, Token};
 pub struct Bounding<'a> {
     budget: Budget,
     reading: Reading<'a>,
-    schema: Option<&'a Validator>,
+    schema: Option<&'a BoundedValidator>,
     chunk_bytes: usize,
     reserved_bytes: usize,
 }
@@ -73,7 +73,7 @@ impl<'a> Bounding<'a> {
     }
 
     /// What is left of `structuredContent` is valid by this schema.
-    pub const fn output_schema(mut self, schema: &'a Validator) -> Self {
+    pub const fn output_schema(mut self, schema: &'a BoundedValidator) -> Self {
         self.schema = Some(schema);
         self
     }

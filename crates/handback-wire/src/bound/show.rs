@@ -1,6 +1,5 @@
 //! What is shown of each part.
 
-use jsonschema::Validator;
 use serde_json::Value;
 
 use super::body::{Body, Shown};
@@ -10,6 +9,7 @@ use super::plain::Plain;
 use super::plan::{Unit, What};
 use super::render::{self, Cut, Mode, Other};
 use super::sketch::{Node, Sketch};
+use crate::schema::BoundedValidator;
 
 /// What is shown of a part, in its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) struct Show<'a> {
     pub(super) bodies: &'a [Body],
     pub(super) places: &'a [Place],
     /// What `structuredContent` has to be, if that is known.
-    pub(super) schema: Option<&'a Validator>,
+    pub(super) schema: Option<&'a BoundedValidator>,
 }
 
 impl Show<'_> {
@@ -184,7 +184,7 @@ impl Show<'_> {
             return true;
         }
         let value = serde_json::from_slice::<Value>(&cut.text);
-        value.is_ok_and(|value| schema.is_valid(&value))
+        value.is_ok_and(|value| schema.fits(&value))
     }
 
     /// What a cut of a document takes wherever it is shown.

@@ -8,7 +8,6 @@ use handback_page::CollectionError;
 use handback_page::json::{self, ByteSource};
 use handback_page::scalar::write_text;
 use handback_token::{Handle, TokenFingerprint};
-use jsonschema::Validator;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -17,6 +16,7 @@ use super::error::{Fault, ReferenceError};
 use super::find::{Reference, find, mentions_held};
 use super::rules::{OWN, Rules};
 use crate::note::HeldNote;
+use crate::schema::{BoundedValidator, Verdict};
 
 /// Characters of a path in the audit at most: paths come from callers.
 const AUDITED_CHARS_MAX: usize = 256;
@@ -36,7 +36,7 @@ pub struct Call<'a> {
     pub rules: &'a Rules,
     /// The schema of the arguments. Those that name nothing are not checked: they go upstream as they
     /// came.
-    pub schema: Option<&'a Validator>,
+    pub schema: Option<&'a BoundedValidator>,
 }
 
 impl fmt::Debug for Call<'_> {
@@ -254,17 +254,27 @@ fn replaced(
 const UNCHECKABLE: &str = "with the held values in them they cannot be checked: they are too deep, or have a \
      number beyond doubles or half a character in them";
 
-/// Whether arguments fit the schema of their tool.
-fn check(arguments: &str, schema: &Validator) -> Result<(), ReferenceError> {
+/// The message for a schema whose check takes more than its budget.
+const UNKNOWN: &str = "with the held values in them they cannot be checked: that takes more steps than a \
+     check may take";
+
+/// Checks arguments by the schema of their tool.
+fn check(arguments: &str, schema: &BoundedValidator) -> Result<(), ReferenceError> {
+    let refused =
+        |what: &str| Err(ReferenceError::new(String::new(), Fault::Schema(what.to_owned())));
     let Ok(value) = serde_json::from_str::<Value>(arguments) else {
         // A document may be deeper than arguments are, and hold numbers that no double does; what is
         // beside it may have half a character in it.
-        return Err(ReferenceError::new(String::new(), Fault::Schema(UNCHECKABLE.to_owned())));
+        return refused(UNCHECKABLE);
     };
-    let Err(error) = schema.validate(&value) else { return Ok(()) };
-    // Nothing of the values is repeated.
-    let what = error.masked().to_string().chars().take(FAULT_CHARS_MAX).collect();
-    Err(ReferenceError::new(error.instance_path().as_str().to_owned(), Fault::Schema(what)))
+    match schema.check(&value) {
+        Verdict::Fits => Ok(()),
+        Verdict::Unknown => refused(UNKNOWN),
+        Verdict::Misfit(misfit) => {
+            let what = misfit.message.chars().take(FAULT_CHARS_MAX).collect();
+            Err(ReferenceError::new(misfit.pointer, Fault::Schema(what)))
+        }
+    }
 }
 
 fn unreadable(error: CollectionError) -> Fault {

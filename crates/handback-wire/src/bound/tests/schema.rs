@@ -4,8 +4,8 @@ use super::*;
 
 const BUDGET: usize = 10_000;
 
-fn schema(schema: &Value) -> Validator {
-    jsonschema::validator_for(schema).unwrap()
+fn schema(schema: &Value) -> Rule {
+    Rule::of(schema)
 }
 
 fn rows(count: usize) -> Value {

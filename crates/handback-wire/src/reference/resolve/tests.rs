@@ -1,4 +1,6 @@
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use handback_page::json::InMemory;
 use proptest::prelude::*;
@@ -7,6 +9,7 @@ use serde_json::json;
 use super::super::error::HandleRefusal;
 use super::super::rules::Allowed;
 use super::*;
+use crate::schema::ForeignSchema;
 
 /// Values by handle, as a store without owners has them.
 #[derive(Default)]
@@ -235,7 +238,8 @@ fn what_comes_out_fits_the_schema_of_the_tool() {
         "required": ["content"],
         "additionalProperties": false,
     });
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let schema = ForeignSchema::of(&schema, &AtomicBool::new(false)).unwrap();
+    let validator = BoundedValidator::new(Arc::new(schema));
     let rules = Rules::default();
     let call = Call { schema: Some(&validator), ..call(&rules) };
     let mut with = |arguments: Value| {

@@ -1,0 +1,260 @@
+//! Schemas of upstream tools: read when a check needs them, and never while listing.
+//!
+//! Reading and checking run on blocking threads, with a bounded number for each upstream and for all. A
+//! caller that leaves ends its check; a reading that takes too long is given up.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use handback_wire::schema::{BoundedValidator, ForeignSchema, SCHEMA_BYTES_MAX, Unusable};
+use serde_json::Value;
+
+use crate::kept::Kept;
+use crate::reference::Places;
+
+/// Schemas that stay in memory after they were read: a hostile one takes some 10 MiB.
+const SCHEMAS_MAX: usize = 32;
+
+/// Time to wait for a schema to be read: a large one takes some 20 ms.
+const READ_TIME: Duration = Duration::from_secs(2);
+
+/// Schemas that are read or checked with at a time.
+const JOBS_MAX: usize = 8;
+
+/// The same for one upstream: another one always has a thread.
+const JOBS_OF_UPSTREAM_MAX: usize = 4;
+
+/// Faults of tools that were logged and are not logged again.
+const LOGGED_FAULTS_MAX: usize = 1_024;
+
+/// Characters of a tool's name in the log.
+const LOGGED_CHARS_MAX: usize = 128;
+
+/// A schema in the definition of a tool. Nothing of it was read.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ToolSchema {
+    item: Bytes,
+    member: &'static str,
+}
+
+impl ToolSchema {
+    /// The schema for arguments in a listed tool.
+    pub(crate) fn input(item: &Bytes) -> Self {
+        Self { item: item.clone(), member: "inputSchema" }
+    }
+
+    /// The schema for structured results in a listed tool.
+    pub(crate) fn output(item: &Bytes) -> Self {
+        Self { item: item.clone(), member: "outputSchema" }
+    }
+
+    /// Reads the schema; nothing if the tool has none.
+    fn read(&self, stop: &AtomicBool) -> Result<Option<ForeignSchema>, Unusable> {
+        if self.item.is_empty() {
+            return Ok(None);
+        }
+        if self.item.len() > SCHEMA_BYTES_MAX {
+            return Err(Unusable::TooLarge);
+        }
+        let item: Value = serde_json::from_slice(&self.item).map_err(|_| Unusable::Malformed)?;
+        match item.get(self.member) {
+            None | Some(Value::Null) => Ok(None),
+            Some(schema) => ForeignSchema::of(schema, stop).map(Some),
+        }
+    }
+}
+
+impl fmt::Debug for ToolSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolSchema").field("member", &self.member).finish_non_exhaustive()
+    }
+}
+
+type ReadSchema = Result<Option<Arc<ForeignSchema>>, Unusable>;
+
+/// The schemas of all upstream tools.
+pub(crate) struct Schemas {
+    known: Mutex<Kept<ToolSchema, ReadSchema>>,
+    jobs: Places,
+    /// Readings so far.
+    read: AtomicU64,
+    logged: Mutex<Kept<(String, String, &'static str), ()>>,
+}
+
+impl Default for Schemas {
+    fn default() -> Self {
+        Self {
+            known: Mutex::new(Kept::new(SCHEMAS_MAX)),
+            jobs: Places::new(JOBS_MAX, JOBS_OF_UPSTREAM_MAX),
+            read: AtomicU64::new(0),
+            logged: Mutex::new(Kept::new(LOGGED_FAULTS_MAX)),
+        }
+    }
+}
+
+impl Schemas {
+    /// The schema of a tool, for checks of one call. Nothing if the tool has none.
+    pub(crate) async fn checking(
+        self: &Arc<Self>,
+        (upstream, tool): (&str, &str),
+        schema: &ToolSchema,
+    ) -> Option<Checking> {
+        let found = self.found(upstream, schema).await;
+        let about = About {
+            schemas: Arc::clone(self),
+            upstream: upstream.to_owned(),
+            tool: tool.to_owned(),
+            member: schema.member,
+        };
+        if let Err(unusable) = &found {
+            about.log(&unusable.to_string());
+        }
+        let schema = found.transpose()?.ok();
+        Some(Checking { schema, about, stop: Stop::default() })
+    }
+
+    /// Reads a schema, unless that was done before.
+    async fn found(&self, upstream: &str, schema: &ToolSchema) -> ReadSchema {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known().get(schema);
+        if let Some(before) = before {
+            return before;
+        }
+        let reading = async {
+            let job = self.jobs.take(upstream.to_owned()).await;
+            // Another call may have read it meanwhile.
+            let before = known().get(schema);
+            if let Some(before) = before {
+                return before;
+            }
+            let (schema, stop) = (schema.clone(), Stop::default());
+            let flag = stop.flag();
+            self.read.fetch_add(1, Ordering::Relaxed);
+            let read = tokio::task::spawn_blocking(move || {
+                let read = schema.read(&flag);
+                drop(job);
+                read
+            });
+            // An engine that panics is a fault of the schema.
+            read.await.unwrap_or(Err(Unusable::Malformed)).map(|read| read.map(Arc::new))
+        };
+        let read = tokio::time::timeout(READ_TIME, reading).await.unwrap_or(Err(Unusable::Stopped));
+        if read.as_ref().err() != Some(&Unusable::Stopped) {
+            known().put(schema.clone(), read.clone());
+        }
+        read
+    }
+
+    /// A thread for checks with the schemas of an upstream, until it is dropped.
+    pub(crate) async fn job(&self, upstream: &str) -> impl Send + use<> {
+        self.jobs.take(upstream.to_owned()).await
+    }
+
+    /// Readings so far.
+    #[cfg(test)]
+    pub(crate) fn read_count(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Schemas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schemas").field("read", &self.read).finish_non_exhaustive()
+    }
+}
+
+/// A tool's schema for the checks of one call. Dropping it ends them.
+pub(crate) struct Checking {
+    schema: Option<Arc<ForeignSchema>>,
+    about: About,
+    stop: Stop,
+}
+
+impl Checking {
+    pub(crate) const fn is_usable(&self) -> bool {
+        self.schema.is_some()
+    }
+
+    /// A thread for checks, until it is dropped.
+    pub(crate) async fn thread(&self) -> impl Send + use<> {
+        self.about.schemas.job(&self.about.upstream).await
+    }
+
+    /// The part that goes to the thread of a check.
+    pub(crate) fn job(&self) -> CheckingJob {
+        let (schema, about) = (self.schema.clone(), self.about.clone());
+        CheckingJob { schema, about, flag: self.stop.flag() }
+    }
+}
+
+/// A tool's schema on the thread of a check.
+pub(crate) struct CheckingJob {
+    schema: Option<Arc<ForeignSchema>>,
+    about: About,
+    flag: Arc<AtomicBool>,
+}
+
+impl CheckingJob {
+    /// The validator; no value fits a schema that cannot be used.
+    pub(crate) fn validator(&self) -> BoundedValidator {
+        let schema = self.schema.clone();
+        schema.map_or_else(BoundedValidator::unusable, |schema| {
+            BoundedValidator::new(schema).stopped_by(Arc::clone(&self.flag))
+        })
+    }
+
+    /// Logs that a check took more than its budget.
+    pub(crate) fn finish(&self, validator: &BoundedValidator) {
+        if validator.is_over() && !self.flag.load(Ordering::Relaxed) {
+            self.about.log("a check takes more steps than it may take");
+        }
+    }
+}
+
+/// The tool that a schema belongs to.
+#[derive(Clone)]
+struct About {
+    schemas: Arc<Schemas>,
+    upstream: String,
+    tool: String,
+    member: &'static str,
+}
+
+impl About {
+    /// Logs a fault of the schema, the first time.
+    fn log(&self, why: &str) {
+        let key = (self.upstream.clone(), self.tool.clone(), self.member);
+        let mut logged = self.schemas.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.get(&key).is_some() {
+            return;
+        }
+        logged.put(key, ());
+        drop(logged);
+        let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+        let tool: String = self.tool.chars().map(plain).take(LOGGED_CHARS_MAX).collect();
+        let (upstream, member) = (&self.upstream, self.member);
+        tracing::warn!(upstream, tool, member, why, "a schema cannot be used");
+    }
+}
+
+/// Stops the work for a call when the call is over.
+#[derive(Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

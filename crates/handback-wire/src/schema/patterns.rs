@@ -1,0 +1,110 @@
+//! Regular expressions of schemas, in linear time.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
+
+use super::read::Unusable;
+
+/// Different patterns of a schema. Published schemas have at most some dozens.
+pub const PATTERNS_MAX: usize = 512;
+
+/// Bytes of one pattern. Reading a pattern may take the square of its length.
+const PATTERN_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes of one pattern when it was compiled: a class of letters 100 times is 400 KiB.
+const COMPILED_BYTES_MAX: usize = 512 * 1024;
+
+/// Bytes of all patterns of a schema when they were compiled.
+const ALL_COMPILED_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes for the states that one search makes as it goes.
+const CACHE_BYTES: usize = 256 * 1024;
+
+/// A regular expression.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    /// Nothing for a pattern that no automaton matches: it has look-around or a backreference.
+    regex: Option<Regex>,
+    steps_per_byte: u64,
+}
+
+impl Pattern {
+    fn read(pattern: &str) -> Result<Self, Unusable> {
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(Unusable::TooLarge);
+        }
+        let translated = jsonschema_regex::to_rust_regex(pattern);
+        let translated = translated.map_err(|()| Unusable::Malformed)?;
+        let config = Regex::config()
+            .nfa_size_limit(Some(COMPILED_BYTES_MAX))
+            .hybrid_cache_capacity(CACHE_BYTES);
+        let build = || Regex::builder().configure(config).build(&translated).map_err(Box::new);
+        // Versions 0.4 of the engine panic for some patterns (rust-lang/regex#1344).
+        let built = catch_unwind(AssertUnwindSafe(build)).map_err(|_| Unusable::Malformed)?;
+        match built {
+            Ok(regex) => {
+                let bytes = regex.memory_usage() as u64;
+                Ok(Self { regex: Some(regex), steps_per_byte: 1 + bytes / 1024 })
+            }
+            Err(error) if error.size_limit().is_some() => Err(Unusable::TooLarge),
+            Err(_) if has_look_around(&translated) => Ok(Self { regex: None, steps_per_byte: 1 }),
+            Err(_) => Err(Unusable::Malformed),
+        }
+    }
+
+    fn compiled_bytes(&self) -> usize {
+        self.regex.as_ref().map_or(0, Regex::memory_usage)
+    }
+
+    /// Steps that a search in a text of so many bytes costs.
+    pub(super) const fn steps(&self, bytes: usize) -> u64 {
+        1 + (bytes as u64).saturating_mul(self.steps_per_byte) / 8
+    }
+
+    /// Searches a text. Nothing if that is not possible.
+    pub(super) fn is_match(&self, text: &str) -> Option<bool> {
+        let regex = self.regex.as_ref()?;
+        catch_unwind(AssertUnwindSafe(|| regex.is_match(text))).ok()
+    }
+}
+
+/// Reports a pattern that is valid, and needs more than an automaton.
+fn has_look_around(pattern: &str) -> bool {
+    use regex_syntax::ast::ErrorKind;
+    let parsed = syntax::parse(pattern);
+    let Err(regex_syntax::Error::Parse(error)) = parsed else { return false };
+    let is_beyond = matches!(
+        error.kind(),
+        ErrorKind::UnsupportedLookAround | ErrorKind::UnsupportedBackreference
+    );
+    is_beyond && jsonschema_regex::is_valid_ecma_regex(pattern)
+}
+
+/// The patterns of one schema, each compiled once.
+#[derive(Debug, Default)]
+pub(super) struct Patterns {
+    known: HashMap<String, Arc<Pattern>>,
+    compiled_bytes: usize,
+}
+
+impl Patterns {
+    pub(super) fn get(&mut self, pattern: &str) -> Result<Arc<Pattern>, Unusable> {
+        if let Some(known) = self.known.get(pattern) {
+            return Ok(Arc::clone(known));
+        }
+        if self.known.len() >= PATTERNS_MAX {
+            return Err(Unusable::TooLarge);
+        }
+        let read = Arc::new(Pattern::read(pattern)?);
+        self.compiled_bytes += read.compiled_bytes();
+        if self.compiled_bytes > ALL_COMPILED_BYTES_MAX {
+            return Err(Unusable::TooLarge);
+        }
+        self.known.insert(pattern.to_owned(), Arc::clone(&read));
+        Ok(read)
+    }
+}

@@ -1,0 +1,215 @@
+//! Schemas that are made to be expensive: reading takes as many entries as the text has subschemas, and
+//! no check takes more steps than its budget.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::schema::{CHECK_STEPS_MAX, PATTERNS_MAX, SUBSCHEMAS_MAX};
+
+/// Makes a schema that refers to the next one.
+type Step = fn(Value) -> Value;
+
+/// A budget that is used up within milliseconds.
+const FEW_STEPS: u64 = 300_000;
+
+/// Definitions that each refer to the next, in a schema that `make` writes of the reference; the last
+/// one is `last`.
+fn ladder(levels: usize, make: impl Fn(Value) -> Value, last: &Value) -> Value {
+    let level = |number: usize| {
+        let next = json!({"$ref": format!("#/$defs/d{}", number + 1)});
+        let schema = if number == levels { last.clone() } else { make(next) };
+        (format!("d{number}"), schema)
+    };
+    let definitions: BTreeMap<_, _> = (0..=levels).map(level).collect();
+    json!({"$defs": definitions, "$ref": "#/$defs/d0"})
+}
+
+/// The schema of a hostile upstream: 1.8 KB that general validators expand to 33 million schemas.
+pub(super) fn unevaluated_ladder() -> Value {
+    let mut schema = ladder(25, |next| json!({"anyOf": [next, next]}), &json!({"type": "string"}));
+    schema["type"] = json!("object");
+    schema["unevaluatedProperties"] = json!(false);
+    schema
+}
+
+/// Checks that a value cannot be checked within a budget, and that no step more is taken.
+#[track_caller]
+fn exceeds(schema: &Value, value: &Value) {
+    let read = read(schema).unwrap();
+    let text = schema.to_string().len();
+    assert!(read.subschemas() <= text / 4 + 1, "{} of {text} bytes", read.subschemas());
+    let validator = BoundedValidator::new(read).with_steps(FEW_STEPS);
+    assert_eq!(validator.check(value), Verdict::Unknown, "{} steps", validator.steps());
+    assert!(validator.is_over());
+    assert!(validator.steps() <= FEW_STEPS, "{}", validator.steps());
+}
+
+#[test]
+fn wound_a1_a_ladder_below_unevaluated_properties_is_read_once() {
+    let schema = unevaluated_ladder();
+    assert!(schema.to_string().len() < 1_900);
+    let read = read(&schema).unwrap();
+    assert_eq!(read.subschemas(), 1 + 26 + 2 * 25 + 1);
+    exceeds(&schema, &json!({"a": 1}));
+}
+
+#[test]
+fn wound_a1_diamonds_end_at_the_budget() {
+    let schema = ladder(27, |next| json!({"allOf": [next, next]}), &json!({"type": "object"}));
+    exceeds(&schema, &json!({}));
+    // With the budget of a request as well, which is a second of one core at most.
+    let validator = validator(&schema);
+    assert_eq!(validator.check(&json!({})), Verdict::Unknown);
+    assert!(validator.steps() <= CHECK_STEPS_MAX);
+    // A value that fails early is refused at once.
+    let quick = self::validator(&schema);
+    assert!(matches!(quick.check(&json!([])), Verdict::Misfit(_)));
+    assert!(quick.steps() < 1_000);
+    // Ten levels are no attack.
+    let schema = ladder(10, |next| json!({"allOf": [next, next]}), &json!({"type": "object"}));
+    assert!(self::validator(&schema).fits(&json!({})));
+}
+
+#[test]
+fn wound_a1_every_keyword_with_subschemas_is_counted() {
+    let any = json!({"type": "string"});
+    let object = json!({"a": 1});
+    let cases: Vec<(Step, Value)> = vec![
+        (|next| json!({"anyOf": [next, next]}), any.clone()),
+        (|next| json!({"allOf": [next, next]}), json!(true)),
+        (|next| json!({"oneOf": [next, next]}), json!(false)),
+        (|next| json!({"not": {"anyOf": [next, next]}}), json!(false)),
+        (|next| json!({"if": next, "then": next, "else": next}), json!(true)),
+        (|next| json!({"if": true, "then": {"allOf": [next]}, "allOf": [next]}), json!(true)),
+        (|next| json!({"dependentSchemas": {"a": {"allOf": [next, next]}}}), json!(true)),
+        (|next| json!({"dependencies": {"a": {"allOf": [next, next]}}}), json!(true)),
+        (|next| json!({"$ref": next["$ref"], "$dynamicRef": next["$ref"]}), json!(true)),
+        (|next| json!({"anyOf": [next, next], "unevaluatedProperties": next}), json!(true)),
+        (|next| json!({"anyOf": [next, next], "unevaluatedItems": next}), json!(true)),
+    ];
+    for (make, last) in cases {
+        exceeds(&ladder(40, make, &last), &object);
+    }
+}
+
+#[test]
+fn wound_a1_members_and_items_are_counted() {
+    let nest = |levels: usize, around: fn(Value) -> Value| {
+        (0..levels).fold(json!(1), |inner, _| around(inner))
+    };
+    let members = nest(60, |inner| json!({"a": inner}));
+    let items = nest(60, |inner| json!([inner]));
+    let cases: [(Value, &Value); 5] = [
+        (
+            json!({"properties": {"a": {"$ref": "#"}}, "patternProperties": {"a": {"$ref": "#"}}}),
+            &members,
+        ),
+        (
+            json!({"additionalProperties": {"$ref": "#"}, "allOf": [{"properties": {"a": {"$ref": "#"}}}]}),
+            &members,
+        ),
+        (json!({"items": {"$ref": "#"}, "contains": {"$ref": "#"}}), &items),
+        (json!({"items": {"$ref": "#"}, "allOf": [{"prefixItems": [{"$ref": "#"}]}]}), &items),
+        (
+            json!({
+                "$schema": "https://json-schema.org/draft/2019-09/schema",
+                "unevaluatedItems": {"$ref": "#"},
+                "contains": {"$ref": "#"},
+            }),
+            &items,
+        ),
+    ];
+    for (schema, value) in cases {
+        exceeds(&schema, value);
+    }
+    // Each of a thousand names is checked by a ladder.
+    let names = ladder(8, |next| json!({"allOf": [next, next]}), &json!({"minLength": 1}));
+    let names = json!({"$defs": names["$defs"], "propertyNames": {"$ref": "#/$defs/d0"}});
+    let many: Value = (0..2_000)
+        .map(|n| (format!("n{n}"), n))
+        .collect::<BTreeMap<_, _>>()
+        .into_iter()
+        .map(|(k, v)| (k, json!(v)))
+        .collect();
+    exceeds(&names, &many);
+}
+
+#[test]
+fn wound_a1_dynamic_scopes_are_no_copies() {
+    // Each level is a resource of its own, so that every path has another scope.
+    let level = |number: usize, side: &str| {
+        let next = |side: &str| json!({"$ref": format!("l{}{side}", number + 1)});
+        let rule =
+            if number == 20 { json!(true) } else { json!({"allOf": [next("a"), next("b")]}) };
+        let name = format!("l{number}{side}");
+        (name.clone(), json!({"$id": name, "$dynamicAnchor": "x", "allOf": [rule]}))
+    };
+    let levels = (0..=20).flat_map(|number| ["a", "b"].map(|side| level(number, side)));
+    let definitions: BTreeMap<_, _> = levels.collect();
+    let schema = json!({"$id": "https://x.invalid/", "$defs": definitions, "$ref": "l0a"});
+    exceeds(&schema, &json!({}));
+}
+
+#[test]
+fn wound_a1_references_without_end_do_not_take_the_stack() {
+    for schema in [
+        json!({"$ref": "#"}),
+        json!({"allOf": [{"$ref": "#"}]}),
+        json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
+        json!({"$dynamicAnchor": "x", "$dynamicRef": "#x", "unevaluatedProperties": false}),
+        ladder(5_000, |next| next, &json!({"type": "object"})),
+        ladder(5_000, |next| json!({"not": next, "unevaluatedItems": false}), &json!(true)),
+    ] {
+        // The stack of a thread of tokio, which checks run on.
+        let thread = std::thread::Builder::new().stack_size(2 << 20);
+        let checked = thread.spawn(move || validator(&schema).check(&json!({})));
+        assert_eq!(checked.unwrap().join().unwrap(), Verdict::Unknown);
+    }
+}
+
+#[test]
+fn wound_a1_values_are_compared_within_the_budget() {
+    let numbers: Value = (0..50_000).collect();
+    let unique = json!({"uniqueItems": true});
+    exceeds(&unique, &numbers);
+    assert!(validator(&unique).fits(&numbers));
+    assert!(!validator(&unique).fits(&json!([{"a": 1, "b": [2]}, 3, {"b": [2.0], "a": 1.0}])));
+    // A thousand alternatives for each item.
+    let allowed: Value = (0..1_000).map(|n| json!(format!("v{n}"))).collect();
+    exceeds(&json!({"items": {"not": {"enum": allowed}}}), &numbers);
+}
+
+#[test]
+fn wound_a1_patterns_are_bounded() {
+    let slow = json!({"items": {"not": {"pattern": "^(a+)+$"}}});
+    let text = "a".repeat(50_000) + "!";
+    let many: Value = (0..40).map(|_| text.as_str()).collect();
+    exceeds(&slow, &many);
+    assert!(validator(&slow).fits(&json!([text])), "in linear time");
+    for pattern in ["(a{1000}){1000}", "((a{100}){100}){100}", r"^(\p{L}{1000}){20}$"] {
+        assert_eq!(
+            read(&json!({"pattern": pattern})).unwrap_err(),
+            Unusable::TooLarge,
+            "{pattern}"
+        );
+    }
+    assert_eq!(read(&json!({"pattern": "x".repeat(10_000)})).unwrap_err(), Unusable::TooLarge);
+    let patterns = |count: usize| {
+        let all = (0..count).map(|n| (format!("^p{n}$"), json!(true)));
+        json!({"patternProperties": all.collect::<serde_json::Map<_, _>>()})
+    };
+    assert!(read(&patterns(100)).is_ok());
+    assert_eq!(read(&patterns(PATTERNS_MAX + 1)).unwrap_err(), Unusable::TooLarge);
+    let large: Vec<_> =
+        (0..100).map(|n| json!({"pattern": format!("^[a-z]{{9{n:02}}}$")})).collect();
+    assert_eq!(read(&json!({"anyOf": large})).unwrap_err(), Unusable::TooLarge);
+}
+
+#[test]
+fn wound_a1_names_and_subschemas_are_bounded() {
+    let many: Vec<_> = (0..=SUBSCHEMAS_MAX).map(|_| json!({})).collect();
+    assert_eq!(read(&json!({"anyOf": many})).unwrap_err(), Unusable::TooLarge);
+    let long = format!("https://x.invalid/{}/", "a".repeat(5_000));
+    let nested: Vec<_> = (0..100).map(|n| json!({"$id": format!("r{n}")})).collect();
+    assert_eq!(read(&json!({"$id": long, "allOf": nested})).unwrap_err(), Unusable::TooLarge);
+}
