@@ -17,9 +17,12 @@
 //! | `mirror` | arguments that go in headers as well |
 //! | `catalog`, `lists` | what upstreams have, under which names |
 //! | `late` | who did not say what it has in time, and is not waited for again |
+//! | `cancellation` | whether the answer to a request is still wanted |
+//! | `held_links` | URIs of media that is held |
 //! | `names` | what a called name means, and may have meant before |
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `completion` | what completes their arguments |
+//! | `unsupported` | methods that no server behind supports |
 //! | `slow` | calls that become tasks |
 //! | `hold`, [`bound`] | results over a client's budget |
 //! | `once` | those of tasks of upstreams, which are read more than once |
@@ -35,6 +38,7 @@
 
 mod bridge;
 mod calls;
+mod cancellation;
 mod catalog;
 mod complete;
 mod completion;
@@ -42,6 +46,7 @@ mod eras;
 mod following;
 pub mod front;
 pub mod gateway;
+mod held_links;
 mod hello;
 mod hold;
 mod hop;
@@ -62,10 +67,12 @@ mod slot;
 mod slow;
 pub mod talk;
 mod tasks;
+mod unsupported;
 pub mod upstream;
 mod wishes;
 mod words;
 
+pub use cancellation::Cancellation;
 pub use gateway::Gateway;
 pub use handback_wire::{bound, note};
 pub use options::{Options, ToolRule};
