@@ -31,15 +31,11 @@ use crate::listening::{LISTS, UPDATED};
 use crate::relay::{Ear, NOT_ASKED, relayed};
 use crate::session::{CANCELLED, Session};
 use crate::talk::{Talk, ToClient};
-use crate::upstream::{Answer, Ask, DEAF_AFTER, HEARD_MAX, Heard, Line, LineError, Raw};
+use crate::upstream::{
+    Answer, Ask, DEAF_AFTER, HEARD_MAX, Heard, LEVEL_META, LOG_MESSAGE, Line, LineError, Raw,
+    level_number,
+};
 use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
-
-/// How a server tells what it logs.
-const LOGGED: &str = "notifications/message";
-
-/// How much can be logged, the least that is at stake first.
-const LEVELS: [&str; 8] =
-    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// Rounds of one call that are run for an older client at most.
 const ROUNDS_MAX: usize = 16;
@@ -208,6 +204,7 @@ async fn for_older(
             heard: None,
             time_limit: ask.time_limit,
             subscription: None,
+            owner: None,
         };
         let asked = session.gateway().relayed(talk.clone(), (which, line.clone()), round);
         let answered = asked.await;
@@ -441,7 +438,7 @@ async fn told(
         // What it takes back was answered, or the call is parked by it.
     } else if is_of_change(&method) {
         (around.listeners)(method, params);
-    } else if method != LOGGED || client.wants_logged(params.as_deref()) {
+    } else if method != LOG_MESSAGE || client.wants_logged(params.as_deref()) {
         ear.tell(talk, ToClient::Notification { method, params }).await;
     }
 }
@@ -480,7 +477,7 @@ impl SaidOfClient {
                 matches!(ask.method.as_str(), "tools/call" | "prompts/get" | "resources/read");
             let can = meta.get("io.modelcontextprotocol/clientCapabilities").filter(|_| asks);
             let can = can.and_then(|can| serde_json::from_str(can).ok()).unwrap_or_default();
-            let level = meta.text("io.modelcontextprotocol/logLevel");
+            let level = meta.text(LEVEL_META);
             let level = level.and_then(|level| level_number(&level));
             Some(Self { can, level })
         };
@@ -502,11 +499,6 @@ impl SaidOfClient {
         let level = params.and_then(|params| level_number(&member(params, "level")?));
         self.level.zip(level).is_some_and(|(wanted, level)| level >= wanted)
     }
-}
-
-/// Where among the levels one is: the more is at stake, the higher.
-fn level_number(level: &str) -> Option<usize> {
-    LEVELS.iter().position(|known| *known == level)
 }
 
 /// The answer of a client to the question of a parked call.
@@ -584,6 +576,7 @@ mod tests {
 
     use super::*;
     use crate::retry::Delivery;
+    use crate::upstream::LEVELS;
 
     /// An older server, which does what a test says.
     struct Server {
@@ -643,6 +636,7 @@ mod tests {
             heard: None,
             time_limit: None,
             subscription: None,
+            owner: None,
         }
     }
 

@@ -26,10 +26,13 @@ use tokio_util::sync::CancellationToken;
 use crate::bound::Budget;
 use crate::gateway::Gateway;
 use crate::handbacks;
-use crate::hold::{Cutting, Holding, NOT_HELD, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
+use crate::hold::{
+    Cutting, Holding, NOT_HELD, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR, Within,
+};
 use crate::hop::{HopTask, with_text};
 use crate::mirror::{Headers, arguments_of};
 use crate::names::Target;
+use crate::options::Options;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::replay::{self, Again};
 use crate::retry::{WINDOW, Waiting};
@@ -356,15 +359,17 @@ impl Gateway {
             heard: None,
             time_limit: Some(time_limit),
             subscription: None,
+            owner: None,
         };
+        let client = self.client_name(talk, &asked.params);
         let work = Work {
             gateway: self.clone(),
             talk: talk.clone(),
             which: asked.target.which,
             holding: (asked.operation == Operation::Call).then(|| Holding {
-                budget: self
-                    .options()
-                    .budget(self.client_name(talk, &asked.params).as_deref(), names),
+                budget: self.options().budget(client.as_deref(), names),
+                media: self.options().media_budget(client.as_deref(), names),
+                knows_links: talk.knows_links(),
                 held: entered.held().clone(),
                 owner: talk.caller.principal().clone(),
                 clock: Arc::clone(self.pipeline().clock()),
@@ -515,13 +520,13 @@ impl Gateway {
         Ok((!passing.is_empty()).then_some((arguments, passing)))
     }
 
-    /// Holds a result of a tool that is over the budget; gives the one that takes its place.
+    /// Holds what is over a budget in a result of a tool; gives the one that takes its place.
     pub(crate) async fn held_instead(
         &self,
         talk: &Talk,
         holding: &Holding,
         raw: Raw,
-    ) -> Result<Bytes, NotHeld> {
+    ) -> Result<Within, NotHeld> {
         let catalog = self.catalog(talk).await;
         let cutting = Cutting {
             reader: READER.to_owned(),
@@ -534,13 +539,16 @@ impl Gateway {
             },
         };
         let bytes = raw.size_bytes();
-        let json = holding.hold(raw, cutting).await?;
-        let (metrics, given) = (self.pipeline().metrics(), json.len() as u64);
+        let within = holding.hold(raw, cutting).await?;
+        if within.is_as_given {
+            return Ok(within);
+        }
+        let (metrics, given) = (self.pipeline().metrics(), within.json.len() as u64);
         metrics.held_results.increment();
         metrics.held_result_bytes.add(bytes);
         metrics.given_bytes.add(given);
         metrics.saved_tokens.add(bytes.saturating_sub(given) / Budget::BYTES_PER_TOKEN as u64);
-        Ok(json)
+        Ok(within)
     }
 
     /// The name that the client gives itself.
@@ -548,7 +556,8 @@ impl Gateway {
         if let Some(session) = &talk.session {
             return session.client().map(str::to_owned);
         }
-        if self.options().client_budgets.is_empty() {
+        let Options { client_budgets, client_media_budgets, .. } = self.options();
+        if client_budgets.is_empty() && client_media_budgets.is_empty() {
             return None;
         }
         let meta: Value = serde_json::from_str(params.get("_meta")?).ok()?;
@@ -739,7 +748,7 @@ impl Work {
                     && !handbacks::is_exempt(&self.gateway, self.which, &raw) =>
             {
                 match self.gateway.held_instead(&self.talk, holding, raw).await {
-                    Ok(json) => json,
+                    Ok(within) => within.json,
                     Err(NotHeld::Failed(failure)) => return Err(failure),
                     Err(NotHeld::Refused(why)) => return Ok(self.instead(&why, "not_held")),
                     Err(NotHeld::Asks) => {

@@ -12,13 +12,13 @@ use crate::gateway::Gateway;
 use crate::naming;
 use crate::options::ToolNames;
 use crate::talk::{Question, Talk};
+use crate::unsupported::is_unsupported;
 use crate::upstream::Answer;
-use crate::words::{self, INVALID_PARAMS};
+use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
 
 impl Gateway {
     /// What completes an argument of a prompt or of a template, of who has it.
     pub(crate) async fn complete(&self, talk: &Talk, question: Question<'_>) -> Answer {
-        let unknown = || words::refused(INVALID_PARAMS, "there is nothing to complete", None);
         let Some(params) = question.params else { return unknown() };
         let Ok(mut object) = Object::read(params) else { return unknown() };
         let reference = object.get("ref").map(str::to_owned).unwrap_or_default();
@@ -34,7 +34,9 @@ impl Gateway {
             if has_name || kind.as_deref() != Some("ref/resource") {
                 return unknown();
             }
-            let Some(which) = self.has_resource(talk, &uri).await else { return unknown() };
+            let Some(which) = self.has_resource(talk, &uri).await else {
+                return nothing(self, talk, &question).await;
+            };
             return self.pass(talk, which, &question, question.params_bytes()).await;
         }
         if kind.as_deref() != Some("ref/prompt") || reference.get("uri").is_some() {
@@ -42,8 +44,10 @@ impl Gateway {
         }
         let name = reference.text("name").map(Cow::into_owned).unwrap_or_default();
         let Some(target) = self.target(talk, Operation::Prompt, &name).await else {
-            let ambiguous = naming::ambiguous(self, talk, Operation::Prompt, &name).await;
-            return ambiguous.unwrap_or_else(unknown);
+            if let Some(answer) = naming::ambiguous(self, talk, Operation::Prompt, &name).await {
+                return answer;
+            }
+            return nothing(self, talk, &question).await;
         };
         let (registry, which) = (self.pipeline().registry(), target.which);
         let ToolNames { own: own_name, upstream, .. } = target.names(self, &name);
@@ -61,4 +65,19 @@ impl Gateway {
         let params = Bytes::from(object.to_json());
         self.pass(talk, which, &question, Some(params)).await
     }
+}
+
+fn unknown() -> Answer {
+    words::refused(INVALID_PARAMS, "there is nothing to complete", None)
+}
+
+/// The answer about a prompt or template that nobody has, or that the caller may not use.
+async fn nothing(gateway: &Gateway, talk: &Talk, question: &Question<'_>) -> Answer {
+    // Where callers may use different things, servers are not asked about what may be denied.
+    let may_ask = gateway.pipeline().registry().is_same_for_all();
+    let params = question.params_bytes();
+    if may_ask && is_unsupported(gateway, talk, (question, params.as_ref(), None)).await {
+        return words::refused(METHOD_NOT_FOUND, "no server behind this one completes", None);
+    }
+    unknown()
 }

@@ -222,6 +222,7 @@ impl Follower {
             heard: Some(sender),
             time_limit: Some(LISTENING_TIME),
             subscription: None,
+            owner: None,
         };
         let asked = tokio::spawn(async move { line.ask(ask).await });
         let first = timeout(ACKNOWLEDGING_TIME, heard.recv()).await;

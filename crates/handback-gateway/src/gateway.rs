@@ -714,6 +714,7 @@ impl Gateway {
             // It knows how long its tools may take.
             time_limit: Some(LISTENING_TIME),
             subscription: listens.then(|| Bytes::copy_from_slice(question.id.as_bytes())),
+            owner: None,
         };
         tokio::select! {
             answered = self.asked(talk, 0, ask) => {
@@ -738,6 +739,7 @@ impl Gateway {
             heard: None,
             time_limit: None,
             subscription: None,
+            owner: None,
         };
         let answered = self.asked(talk, which, ask).await;
         answered.unwrap_or_else(|error| words::unanswered(self.name_of(which), &error))
@@ -841,6 +843,7 @@ fn discovery() -> Ask {
         heard: None,
         time_limit: Some(DISCOVERY_TIME),
         subscription: None,
+        owner: None,
     }
 }
 

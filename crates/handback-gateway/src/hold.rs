@@ -28,6 +28,9 @@ pub(crate) const READER: &str = "mcp_aql_read";
 /// larger one is held even for clients that take everything, and refused where nothing is held.
 pub(crate) const PASSED_BYTES_MAX: u64 = 64 << 20;
 
+/// Bytes of media that are passed on at most of a result that is larger than that.
+const HUGE_MEDIA_BYTES: usize = 32 << 20;
+
 /// For how long a call with a key, or a round that is redeemed once, gets the answer that it got first.
 /// The record is kept for a day from its commit. The hour is for what lies between, and for the state
 /// that a round is redeemed by; that its record is kept for longer is for nobody who still has one.
@@ -37,6 +40,10 @@ pub(crate) const RETRIED_FOR: Duration = Duration::from_millis(COMMITTED_LIFE_MS
 #[derive(Clone)]
 pub(crate) struct Holding {
     pub(crate) budget: Budget,
+    /// The budget of images, audio and blobs.
+    pub(crate) media: Budget,
+    /// Whether the client knows blocks of the type `resource_link`.
+    pub(crate) knows_links: bool,
     pub(crate) held: CallHeld,
     pub(crate) owner: VerifiedPrincipal,
     /// A result is held from when it is there, which may be long after it was asked for.
@@ -55,6 +62,13 @@ pub(crate) struct Cutting {
     pub(crate) output: Option<Checking>,
 }
 
+/// A result within the budgets.
+pub(crate) struct Within {
+    pub(crate) json: Bytes,
+    /// Whether it is the upstream's, to the byte, and nothing is held.
+    pub(crate) is_as_given: bool,
+}
+
 /// Why a result is not given.
 pub(crate) enum NotHeld {
     /// It is none of this protocol, or larger than anything that is held.
@@ -69,6 +83,7 @@ pub(crate) enum NotHeld {
 pub(crate) const NOT_HELD: &str = "the call was made, but its result could not be held";
 
 impl Holding {
+    /// Whether a result may be over a budget: what of it is media is known once it is read.
     pub(crate) fn is_over(&self, raw: &Raw) -> bool {
         !self.passing().allows(raw.size_bytes()) || raw.size_bytes() > PASSED_BYTES_MAX
     }
@@ -80,7 +95,7 @@ impl Holding {
 
     /// What is passed on as it is.
     const fn passing(&self) -> Bounding<'static> {
-        Bounding::new(self.budget).reserving(self.reserved_bytes())
+        Bounding::new(self.budget).media(self.media).reserving(self.reserved_bytes())
     }
 
     /// What is added to a result that may be given again.
@@ -88,16 +103,22 @@ impl Holding {
         if self.retried_for.is_zero() { 0 } else { MARK_BYTES }
     }
 
-    /// What is given of a result that is held.
-    fn shown(&self) -> Budget {
-        match self.budget.allows(PASSED_BYTES_MAX) {
-            true => Budget::DEFAULT,
-            false => self.budget,
-        }
+    /// The budgets of a result of so many bytes that may be over one of them: of texts, and of media.
+    fn shown(&self, bytes: u64) -> (Budget, Budget) {
+        let is_huge = bytes > PASSED_BYTES_MAX;
+        let budget = match self.budget.allows(PASSED_BYTES_MAX) {
+            true if is_huge => Budget::DEFAULT,
+            _ => self.budget,
+        };
+        let media = match is_huge {
+            true => self.media.min(Budget::bytes(HUGE_MEDIA_BYTES)),
+            false => self.media,
+        };
+        (budget, media)
     }
 
-    /// Holds a result that is over the budget; gives the one that takes its place.
-    pub(crate) async fn hold(&self, raw: Raw, cutting: Cutting) -> Result<Bytes, NotHeld> {
+    /// Holds what is over a budget in a result; gives the one that takes its place.
+    pub(crate) async fn hold(&self, raw: Raw, cutting: Cutting) -> Result<Within, NotHeld> {
         let mut keep = self.clone();
         let check = cutting.output.as_ref().map(Checking::job);
         let reader = cutting.reader;
@@ -107,8 +128,12 @@ impl Holding {
         };
         let cut = move || {
             let validator = check.as_ref().map(CheckingJob::validator);
-            let how = Bounding::new(keep.shown()).reading_tool(&reader);
+            let (budget, media) = keep.shown(raw.size_bytes());
+            let how = Bounding::new(budget).media(media).reading_tool(&reader);
             let mut how = how.reserving(keep.reserved_bytes());
+            if !keep.knows_links {
+                how = how.without_links();
+            }
             if let Some(validator) = &validator {
                 how = how.output_schema(validator);
             }
@@ -153,6 +178,7 @@ impl Keep for Holding {
             upstream: Some(self.upstream.clone()),
             tool: self.tool.clone(),
             items: part.items.to_string(),
+            media: part.media.clone(),
         };
         let least_ms = u64::try_from(self.retried_for.as_millis()).unwrap_or(u64::MAX);
         let new = NewValue::new(part.kind).note(note.to_bytes()).at_least(least_ms);
@@ -176,8 +202,9 @@ struct Offered {
 }
 
 impl Offered {
-    fn taken(mut self) -> Option<Bytes> {
-        self.bounded.take().map(|bounded| bounded.result.into())
+    fn taken(mut self) -> Option<Within> {
+        let Bounded { result, is_as_given, .. } = self.bounded.take()?;
+        Some(Within { json: result.into(), is_as_given })
     }
 }
 
@@ -251,6 +278,8 @@ mod tests {
         let caller = UnixPeers::new("test").unwrap().caller(1);
         Holding {
             budget: Budget::bytes(8000),
+            media: Budget::MEDIA_DEFAULT,
+            knows_links: true,
             held: HeldStore::new(kv, options).unwrap(),
             owner: caller.principal().clone(),
             clock: Hand::new(),
@@ -270,7 +299,7 @@ mod tests {
     async fn hold(holding: &Holding, raw: Raw) -> Result<Value, String> {
         let cutting = Cutting { reader: READER.to_owned(), output: None };
         match holding.hold(raw, cutting).await {
-            Ok(result) => Ok(serde_json::from_slice(&result).unwrap()),
+            Ok(result) => Ok(serde_json::from_slice(&result.json).unwrap()),
             Err(NotHeld::Refused(why)) => Err(why),
             Err(NotHeld::Asks) => Err("it asks".to_owned()),
             Err(NotHeld::Failed(_)) => panic!("nothing is wrong with the result"),

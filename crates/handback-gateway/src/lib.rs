@@ -17,11 +17,14 @@
 //! | `mirror` | arguments that go in headers as well |
 //! | `catalog`, `lists` | what upstreams have, under which names |
 //! | `late` | who did not say what it has in time, and is not waited for again |
+//! | `cancellation` | whether the answer to a request is still wanted |
+//! | `held_links` | URIs of media that is held |
 //! | `names` | what a called name means, and may have meant before |
 //! | `naming` | which names are shown, and as what |
 //! | `handbacks` | upstreams that are Handbacks themselves |
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `completion` | what completes their arguments |
+//! | `unsupported` | methods that no server behind supports |
 //! | `slow` | calls that become tasks |
 //! | `hold`, [`bound`] | results over a client's budget |
 //! | `once` | those of tasks of upstreams, which are read more than once |
@@ -37,6 +40,7 @@
 
 mod bridge;
 mod calls;
+mod cancellation;
 mod catalog;
 mod complete;
 mod completion;
@@ -45,6 +49,7 @@ mod following;
 pub mod front;
 pub mod gateway;
 mod handbacks;
+mod held_links;
 mod hello;
 mod hold;
 mod hop;
@@ -68,10 +73,12 @@ mod slot;
 mod slow;
 pub mod talk;
 mod tasks;
+mod unsupported;
 pub mod upstream;
 mod wishes;
 mod words;
 
+pub use cancellation::Cancellation;
 pub use gateway::Gateway;
 pub use handback_wire::{bound, note, schema};
 pub use options::{Options, ToolRule};

@@ -163,6 +163,7 @@ fn follow_ask(method: &str, uri: &str) -> Ask {
         heard: None,
         time_limit: Some(FOLLOWING_TIME),
         subscription: None,
+        owner: None,
     }
 }
 
@@ -394,6 +395,7 @@ impl Gateway {
             // For as long as the client wants it.
             time_limit: Some(LISTENING_TIME),
             subscription: Some(Bytes::copy_from_slice(question.id.as_bytes())),
+            owner: None,
         };
         if line.era() == Era::Legacy {
             let is_acknowledged = self.listen_to_older(talk, which, &line, &ask, all).await;

@@ -13,8 +13,9 @@ use crate::handbacks;
 use crate::hop::ListPlace;
 use crate::naming;
 use crate::talk::{Question, Talk};
+use crate::unsupported::{is_unknown_method, is_unsupported, own_prompts};
 use crate::upstream::{Answer, Ask, LineError, Raw};
-use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
+use crate::words::{self, INVALID_PARAMS};
 
 /// Pages of one list of one upstream that are looked at, at most: some may be empty.
 const PAGES_MAX: usize = 1_000;
@@ -93,6 +94,7 @@ impl Gateway {
                 heard: None,
                 time_limit: None,
                 subscription: None,
+                owner: None,
             };
             let Answer::Result(result) = line.ask(ask).await.ok()? else {
                 // It has no such list.
@@ -148,14 +150,24 @@ impl Gateway {
         }
         let is_empty = params.names().next().is_none();
         let asked = (!is_empty).then(|| Bytes::from(params.to_json()));
-        let answer = self.pass_soon(talk, place.which, question, asked).await;
+        let answer = self.pass_soon(talk, place.which, question, asked.clone()).await;
         let result = match answer {
             Answer::Result(Raw::Memory(result)) => result,
             Answer::Result(Raw::File { .. }) => {
                 return words::unanswered(self.name_of(place.which), &LineError::TooLarge);
             }
-            // It has no such list.
-            Answer::Error(error) if is_unknown_method(&error) => page_of(talk.era, list, &[]),
+            Answer::Error(error) if is_unknown_method(&error) => {
+                // Held results are resources, and our tools are always there.
+                let may_be_none = list == List::Prompts && place.cursor.is_none();
+                let others = (question, asked.as_ref(), Some(place.which));
+                if may_be_none
+                    && !own_prompts(self, talk)
+                    && is_unsupported(self, talk, others).await
+                {
+                    return Answer::Error(error);
+                }
+                page_of(talk.era, list, &[])
+            }
             // It is away, and the others are not: it has what it had. What it had for another caller
             // alone is nothing to this one.
             Answer::Error(_) if self.own() > 1 && place.cursor.is_none() => {
@@ -327,11 +339,6 @@ fn page_of(era: Era, list: List, items: &[Bytes]) -> Bytes {
         _ => "",
     };
     format!(r#"{{"{}":[{}]{kind}}}"#, list.items(), items.join(",")).into()
-}
-
-fn is_unknown_method(error: &[u8]) -> bool {
-    let error: Value = serde_json::from_slice(error).unwrap_or_default();
-    error.get("code").and_then(Value::as_i64) == Some(METHOD_NOT_FOUND.into())
 }
 
 fn refused_cursor(reason: Reason) -> Answer {

@@ -12,6 +12,7 @@ use handback_tool::{Candidates, Refusal, is_relayed_name, relayed_rest};
 use crate::catalog::{Catalog, OWN, Tool};
 use crate::gateway::Gateway;
 use crate::handbacks;
+use crate::held_links;
 use crate::lists::List;
 use crate::naming;
 use crate::options::ToolNames;
@@ -65,6 +66,9 @@ impl Gateway {
         name: &str,
     ) -> Option<Target> {
         if operation == Operation::Read {
+            if held_links::is_held_here(self, talk, name).await {
+                return Some(Target::own(self));
+            }
             return self.has_resource(talk, name).await.map(Target::at);
         }
         let registry = self.pipeline().registry();

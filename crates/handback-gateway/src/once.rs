@@ -80,12 +80,16 @@ impl Gateway {
         raw: Raw,
     ) -> Result<Bytes, NotHeld> {
         let Some(key) = key_of(holding.clone(), task.to_owned(), raw.clone()).await else {
-            return self.held_instead(talk, holding, raw).await;
+            return Ok(self.held_instead(talk, holding, raw).await?.json);
         };
         if let Some(known) = self.known_cut(holding, &key).await {
             return Ok(known);
         }
-        let result = self.held_instead(talk, holding, raw).await?;
+        let within = self.held_instead(talk, holding, raw).await?;
+        let result = within.json;
+        if within.is_as_given {
+            return Ok(result);
+        }
         // Somebody may have read it at the same time.
         if let Some(known) = self.known_cut(holding, &key).await {
             let mut keep = holding.clone();
@@ -126,6 +130,7 @@ async fn key_of(holding: Holding, task: String, raw: Raw) -> Option<Key> {
             hash.update(field);
         }
         hash.update((holding.budget.as_bytes() as u64).to_be_bytes());
+        hash.update((holding.media.as_bytes() as u64).to_be_bytes());
         let size = raw.size_bytes();
         let mut at = 0;
         while at < size {

@@ -29,6 +29,11 @@ pub struct Options {
     pub budget: Budget,
     /// The same by the name that a client gives itself.
     pub client_budgets: BTreeMap<String, Budget>,
+    /// The budget of images, audio and blobs of one answer. Without one, it is
+    /// [`Budget::MEDIA_DEFAULT`], and unlimited for who has an unlimited budget of texts.
+    pub media_budget: Option<Budget>,
+    /// The same by the name that a client gives itself.
+    pub client_media_budgets: BTreeMap<String, Budget>,
     /// What is different for some tools. The first that fits holds.
     pub tools: Vec<ToolRule>,
     /// Bytes that references put into the arguments of one call at most.
@@ -77,6 +82,8 @@ pub struct ToolRule {
     pub tools: Glob,
     /// What is given in one answer.
     pub budget: Option<Budget>,
+    /// Images, audio and blobs in one answer.
+    pub media_budget: Option<Budget>,
     /// How long a call may take.
     pub time_limit: Option<Duration>,
     /// Whether the state of an unfinished exchange is good for one use only.
@@ -93,6 +100,8 @@ impl Default for Options {
         Self {
             budget: Budget::default(),
             client_budgets: BTreeMap::new(),
+            media_budget: None,
+            client_media_budgets: BTreeMap::new(),
             tools: Vec::new(),
             reference_bytes_max: DEFAULT_BYTES_MAX,
             directions: Vec::new(),
@@ -113,6 +122,18 @@ impl Options {
         let of_tool = self.rules(tool).find_map(|rule| rule.budget);
         let of_client = || client.and_then(|client| self.client_budgets.get(client)).copied();
         of_tool.or_else(of_client).unwrap_or(self.budget)
+    }
+
+    /// The budget of images, audio and blobs in one answer of a tool, found as the budget of texts is.
+    #[must_use]
+    pub fn media_budget(&self, client: Option<&str>, tool: ToolNames<'_>) -> Budget {
+        let of_tool = self.rules(tool).find_map(|rule| rule.media_budget);
+        let of_client = || client.and_then(|client| self.client_media_budgets.get(client)).copied();
+        let otherwise = || match self.budget(client, tool) == Budget::unlimited() {
+            true => Budget::unlimited(),
+            false => Budget::MEDIA_DEFAULT,
+        };
+        of_tool.or_else(of_client).or(self.media_budget).unwrap_or_else(otherwise)
     }
 
     /// How long a call of a tool may take.

@@ -1,5 +1,7 @@
 //! One question to an upstream, and what its client hears until the answer is there.
 
+use std::sync::Arc;
+
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -16,6 +18,7 @@ pub(crate) const NOT_ASKED: &str = "the client cannot be asked";
 pub(crate) async fn relayed(talk: Talk, line: Line, mut ask: Ask) -> Result<Answer, LineError> {
     let (sender, mut heard) = mpsc::channel(HEARD_MAX);
     ask.heard = Some(sender);
+    ask.owner = Some(Arc::from(talk.caller.principal().binding()));
     let listens = ask.subscription.is_some();
     let mut asked = std::pin::pin!(line.ask(ask));
     let mut ear = Ear::of(&talk);

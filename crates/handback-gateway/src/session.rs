@@ -13,12 +13,13 @@ use handback_mcp::wire::{Id, Object};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 
+use crate::cancellation::Cancellation;
 use crate::catalog::Catalogs;
 use crate::following::{Following, pause_after};
 use crate::gateway::{Gateway, TOGETHER_TIME};
 use crate::programs::ProgramAccount;
+use crate::relay::NOT_ASKED;
 use crate::retry::Delivery;
 use crate::slot::{OnLine, Slot};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
@@ -39,6 +40,9 @@ const ASKED_MAX: usize = 256;
 
 /// Tasks of the older era that one client is remembered to have been given.
 const TASKS_MAX: usize = 1_024;
+
+/// The first revision with content blocks of the type `resource_link`.
+const LINKS_SINCE: &str = "2025-06-18";
 
 /// Who asks the client something.
 enum Asker {
@@ -68,7 +72,7 @@ pub struct Session {
     asked: Mutex<HashMap<u64, Asker>>,
     next: AtomicU64,
     /// What is under way, by the JSON of its id.
-    under_way: Mutex<HashMap<String, CancellationToken>>,
+    under_way: Mutex<HashMap<String, Cancellation>>,
     /// Ids of tasks that this client was given, and the tools that were called.
     tasks: Mutex<VecDeque<(String, String)>>,
     /// What the client follows at servers of the newer era, by their number.
@@ -157,12 +161,13 @@ impl Session {
     }
 
     /// Answers a question; what comes before the answer goes to `out`. Whoever hands the answer over
-    /// says so to `delivery`.
+    /// says so to `delivery`. Once the client has cancelled the question, `cancellation` says so.
     pub async fn ask(
         self: &Arc<Self>,
         question: Question<'_>,
         out: mpsc::Sender<ToClient>,
         delivery: Delivery,
+        cancellation: Cancellation,
     ) -> Answer {
         // A server on a line that others share would begin anew for all of them.
         if question.method == "initialize" {
@@ -177,8 +182,8 @@ impl Session {
             has_headers: false,
         };
         let id = question.id.to_owned();
-        let cancel = CancellationToken::new();
-        lock(&self.under_way).insert(id.clone(), cancel.clone());
+        let cancel = cancellation.cancel.clone();
+        lock(&self.under_way).insert(id.clone(), cancellation);
         let listed = Listed { session: Arc::clone(self), id };
         let answer = self.gateway.ask(&talk, question, cancel).await;
         drop(listed);
@@ -266,15 +271,23 @@ impl Session {
 
     /// The client has left: it wants no answer any more.
     pub(crate) fn cancel_all(&self) {
-        lock(&self.under_way).values().for_each(CancellationToken::cancel);
+        lock(&self.under_way).values().for_each(Cancellation::end);
     }
 
     /// The client does not want an answer any more.
     pub(crate) fn cancel(&self, params: Option<&[u8]>) {
         let id = request_id(params);
-        let cancel = id.and_then(|id| lock(&self.under_way).get(&id).cloned());
-        if let Some(cancel) = cancel {
-            cancel.cancel();
+        let cancellation = id.and_then(|id| lock(&self.under_way).get(&id).cloned());
+        if let Some(cancellation) = cancellation {
+            cancellation.cancelled();
+        }
+    }
+
+    /// The client cancelled the question that a server asks it something in: the server is told that
+    /// nobody can be asked.
+    pub(crate) async fn refuse(&self, told: &ToClient) {
+        if let ToClient::Request { id, .. } = told {
+            self.answer(*id, Err(words::error(METHOD_NOT_FOUND, NOT_ASKED, None))).await;
         }
     }
 
@@ -400,6 +413,12 @@ impl Session {
     pub(crate) fn tool_of_task(&self, id: &str) -> Option<String> {
         let tasks = lock(&self.tasks);
         tasks.iter().rev().find(|(known, _)| known == id).map(|(_, tool)| tool.clone())
+    }
+
+    /// Whether the revision of the client has blocks of the type `resource_link`.
+    pub(crate) fn knows_links(&self) -> bool {
+        let revision = self.greeting.get("protocolVersion").and_then(Value::as_str);
+        revision.is_some_and(|revision| revision >= LINKS_SINCE)
     }
 
     /// The name that the client gives itself.

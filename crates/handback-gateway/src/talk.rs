@@ -57,6 +57,11 @@ pub struct Talk {
 }
 
 impl Talk {
+    /// Whether the client knows content blocks of the type `resource_link`, which came with 2025-06-18.
+    pub(crate) fn knows_links(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.knows_links())
+    }
+
     /// The same for what is asked beside the client's question: nobody hears what comes of it.
     pub(crate) fn without_client(&self) -> Self {
         let (out, _) = mpsc::channel(1);

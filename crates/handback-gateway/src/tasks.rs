@@ -125,6 +125,8 @@ impl Gateway {
         };
         Holding {
             budget: self.options().budget(client.as_deref(), names),
+            media: self.options().media_budget(client.as_deref(), names),
+            knows_links: talk.knows_links(),
             held: self.pipeline().held().clone(),
             owner: talk.caller.principal().clone(),
             clock: Arc::clone(self.pipeline().clock()),

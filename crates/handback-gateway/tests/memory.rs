@@ -105,6 +105,7 @@ fn ask(method: &str, bytes: u64) -> Ask {
         heard: None,
         subscription: None,
         time_limit: None,
+        owner: None,
     }
 }
 

@@ -118,10 +118,10 @@ impl Registry {
         self.order.iter().map(|entry| &entry.definition)
     }
 
-    /// What this caller may call, in the order in which it was added.
+    /// Everything that is listed and that this caller may call, in the order in which it was added.
     pub fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Definition> {
         let entries = self.order.iter().map(|entry| &entry.definition);
-        entries.filter(|definition| self.allows(caller, definition))
+        entries.filter(|definition| definition.is_listed && self.allows(caller, definition))
     }
 
     /// What is registered under this very name, if the caller may use it: a template by itself.

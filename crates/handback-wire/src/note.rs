@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bound::HeldMedia;
+
 /// Where a held value came from. It is written as JSON into the note of the value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "written as a literal")]
@@ -15,6 +17,9 @@ pub struct HeldNote {
     /// The JSON pointer of the array whose elements are its items; empty for the whole value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub items: String,
+    /// The media blocks in it, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media: Option<HeldMedia>,
 }
 
 impl HeldNote {
@@ -38,8 +43,14 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_note_comes_back(upstream: Option<String>, tool: String, items: String) {
-            let note = HeldNote { upstream, tool, items };
+        fn a_note_comes_back(
+            upstream: Option<String>,
+            tool: String,
+            items: String,
+            media: Option<String>,
+        ) {
+            let media = media.map(|of| if of.is_empty() { HeldMedia::Blocks } else { HeldMedia::Block(of) });
+            let note = HeldNote { upstream, tool, items, media };
             proptest::prop_assert_eq!(HeldNote::read(&note.to_bytes()), note);
         }
 

@@ -81,6 +81,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE")]
     budget: Option<Budget>,
 
+    /// How much of the images, audio and blobs of a result a client gets at once, as base64 [default:
+    /// 8MiB]
+    #[arg(long, value_name = "SIZE")]
+    media_budget: Option<Budget>,
+
     /// Do not sign events
     #[arg(long)]
     no_signing: bool,
@@ -161,11 +166,16 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
     let (settings, _) = config_file::find(args.config.as_deref(), args.data.as_deref())?;
     let settings = args.over(settings);
     config_file::check(&settings).map_err(hinted)?;
-    if args.budget.is_some() && args.upstream.is_empty() && settings.upstreams.is_empty() {
+    let budgets =
+        [("--budget", args.budget.is_some()), ("--media-budget", args.media_budget.is_some())];
+    let given = budgets.iter().find(|(_, is_given)| *is_given);
+    if let Some((flag, _)) = given
+        && args.upstream.is_empty()
+        && settings.upstreams.is_empty()
+    {
         let hint = "--upstream names one, and so does [upstreams] in the configuration";
-        return Err(
-            Failure::usage("--budget is for the results of upstreams: there is none").hint(hint)
-        );
+        let message = format!("{flag} is for the results of upstreams: there is none");
+        return Err(Failure::usage(message).hint(hint));
     }
     if let Some(socket) = settings.unix_socket.as_deref().filter(|_| !args.stdio) {
         // Before the ring, the demo and the data directory are made.
@@ -201,6 +211,7 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
     }
     let mut options = settings.gateway_options()?;
     options.budget = args.budget.unwrap_or(options.budget);
+    options.media_budget = args.media_budget.or(options.media_budget);
     config = config.gateway(options);
     #[cfg(debug_assertions)]
     {

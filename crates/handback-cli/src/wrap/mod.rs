@@ -47,6 +47,11 @@ pub(crate) struct WrapArgs {
     #[arg(long, value_name = "SIZE")]
     budget: Option<Budget>,
 
+    /// How much of the images, audio and blobs of a result a client gets at once, as base64 [default:
+    /// 8MiB]
+    #[arg(long, value_name = "SIZE")]
+    media_budget: Option<Budget>,
+
     /// The name of the server, for what is held and for the audit [default: that of its program]
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
@@ -67,7 +72,7 @@ pub(crate) struct WrapArgs {
     /// A running server to be put at standard input and output, in the place of a command; without a
     /// path it is asked at /mcp
     #[arg(long, value_name = "URL", conflicts_with_all = [
-        "budget", "name", "data", "config", "audit", "keys", "atd_mode"
+        "budget", "media_budget", "name", "data", "config", "audit", "keys", "atd_mode"
     ])]
     connect: Option<Endpoint>,
 
@@ -180,6 +185,7 @@ fn wrapped(
     let place = Place::Command { program, args: words.collect(), env: Vec::new() };
     let mut options = settings.gateway_options()?;
     options.budget = args.budget.unwrap_or(options.budget);
+    options.media_budget = args.media_budget.or(options.media_budget);
     let mut config = ServerConfig::new(ring, folder.to_path_buf())
         .signing(false)
         .limits(settings.limits())

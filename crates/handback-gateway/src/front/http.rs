@@ -38,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::sessions::{Known, Reader, Sessions, Stream};
 use super::stdio::{PARSE_ERROR, answer_line, told_line};
+use crate::cancellation::Cancellation;
 use crate::gateway::Gateway;
 use crate::mirror::PARAM_PREFIX;
 use crate::retry::Delivery;
@@ -428,18 +429,28 @@ impl Asked {
         };
         let (out, mut told) = mpsc::channel(WAITING_MAX);
         let delivery = Delivery::default();
-        let mut asked = std::pin::pin!(session.ask(question, out, delivery.clone()));
+        let cancellation = Cancellation::default();
+        let asked = session.ask(question, out, delivery.clone(), cancellation.clone());
+        let mut asked = std::pin::pin!(asked);
+        // A request that was cancelled gets nothing more.
+        let pass_on = async |told: ToClient| match cancellation.is_cancelled() {
+            false => stream.push(told_line(&told)),
+            true => session.refuse(&told).await,
+        };
         let answer = loop {
             tokio::select! {
                 biased;
-                Some(told) = told.recv() => stream.push(told_line(&told)),
+                Some(told) = told.recv() => pass_on(told).await,
                 answer = &mut asked => break answer,
             }
         };
         while let Ok(told) = told.try_recv() {
-            stream.push(told_line(&told));
+            pass_on(told).await;
         }
-        stream.end(answer_line(Some(id.clone()), &answer), delivery);
+        match cancellation.is_cancelled() {
+            false => stream.end(answer_line(Some(id.clone()), &answer), delivery),
+            true => stream.close(),
+        }
     }
 }
 

@@ -460,7 +460,7 @@ impl Stream {
     }
 
     /// There will be nothing more.
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         lock(&self.state).is_over = true;
         self.changed.notify_waiters();
     }

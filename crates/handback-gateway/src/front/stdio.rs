@@ -15,9 +15,9 @@ use hyper::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio_util::sync::CancellationToken;
 
 use super::lines::{Input, Sent};
+use crate::cancellation::Cancellation;
 use crate::gateway::Gateway;
 use crate::retry::{Delivery, Leaving};
 use crate::session::{CANCELLED, Session, request_id};
@@ -70,7 +70,7 @@ struct Client {
     told: mpsc::Sender<(String, Option<Bytes>)>,
     places: Arc<Semaphore>,
     /// What is under way of the newer era, by the JSON of its id.
-    under_way: Arc<std::sync::Mutex<std::collections::HashMap<String, CancellationToken>>>,
+    under_way: Arc<std::sync::Mutex<std::collections::HashMap<String, Cancellation>>>,
     /// Bytes of a message of the client at most.
     bytes_max: usize,
 }
@@ -137,7 +137,7 @@ pub async fn serve(
     // What is answered soon is still written.
     let is_over = tokio::time::timeout(LAST_WORDS, &mut writer).await.is_ok();
     // Nobody waits for the rest: it is cancelled, and what is recorded comes to its record.
-    lock(&under_way).values().for_each(CancellationToken::cancel);
+    lock(&under_way).values().for_each(Cancellation::end);
     if let Some(session) = session.and_then(|session| session.upgrade()) {
         session.cancel_all();
     }
@@ -317,7 +317,8 @@ impl Client {
         let session = self.session.borrow().clone().filter(|_| era == Era::Legacy);
         let (caller, under_way) = (self.caller.clone(), Arc::clone(&self.under_way));
         let delivery = Delivery::default();
-        let delivered = delivery.clone();
+        let (delivered, cancellation) = (delivery.clone(), Cancellation::default());
+        let (asked_in, is_wanted) = (session.clone(), cancellation.clone());
         tokio::spawn(async move {
             let _place = place;
             let (out, mut told) = mpsc::channel(WAITING_MAX);
@@ -334,15 +335,14 @@ impl Client {
                     key: None,
                 };
                 Some(match session {
-                    Some(session) => session.ask(question, out, delivery).await,
+                    Some(session) => session.ask(question, out, delivery, cancellation).await,
                     None if era == Era::Legacy => {
                         let message = "there was no `initialize`";
                         words::refused(INVALID_REQUEST, message, None)
                     }
                     None => {
-                        let cancel = CancellationToken::new();
-                        let key = id.as_json().to_owned();
-                        lock(&under_way).insert(key.clone(), cancel.clone());
+                        let (key, cancel) = (id.as_json().to_owned(), cancellation.cancel.clone());
+                        lock(&under_way).insert(key.clone(), cancellation);
                         let has_headers = false;
                         let talk = Talk { caller, era, out, session: None, delivery, has_headers };
                         let answer = gateway.ask(&talk, question, cancel).await;
@@ -352,19 +352,23 @@ impl Client {
                 })
             };
             let mut answered = std::pin::pin!(answered);
+            // A request that was cancelled gets nothing more.
+            let pass_on = async |told: ToClient| match (is_wanted.is_cancelled(), &asked_in) {
+                (false, _) => drop(lines.say(told_line(&told)).await),
+                (true, Some(session)) => session.refuse(&told).await,
+                (true, None) => {}
+            };
             let answer = loop {
                 tokio::select! {
                     biased;
-                    Some(told) = told.recv() => {
-                        lines.say(told_line(&told)).await;
-                    }
+                    Some(told) = told.recv() => pass_on(told).await,
                     answer = &mut answered => break answer,
                 }
             };
             while let Ok(told) = told.try_recv() {
-                lines.say(told_line(&told)).await;
+                pass_on(told).await;
             }
-            if let Some(answer) = answer {
+            if let Some(answer) = answer.filter(|_| !is_wanted.is_cancelled()) {
                 let line = answer_line(Some(id.clone()), &answer);
                 lines.say(Outgoing { line, delivery: Some(delivered) }).await;
             }
@@ -376,7 +380,7 @@ impl Client {
             let id = request_id(params.as_deref());
             let cancel = id.and_then(|id| lock(&self.under_way).get(&id).cloned());
             match (cancel, &*self.session.borrow()) {
-                (Some(cancel), _) => cancel.cancel(),
+                (Some(cancellation), _) => cancellation.cancelled(),
                 (None, Some(session)) => session.cancel(params.as_deref()),
                 (None, None) => {}
             }

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use super::faults::{Fault, Faults};
+use super::logs::{self, LOG_MESSAGE};
 use super::pending::{Calls, Pending, Route};
 use super::room::Room;
 use super::said::{Said, To};
@@ -271,6 +272,10 @@ impl Ears {
             self.forget_task(params.as_ref());
         }
         let known = number.and_then(|number| Some((number, self.pending.route(number)?)));
+        if known.is_none() && self.era == Era::Modern && method == LOG_MESSAGE {
+            self.log(method, params);
+            return None;
+        }
         let Some((number, route)) = known else {
             if self.is_shared {
                 return None;
@@ -316,6 +321,20 @@ impl Ears {
         // Whoever listens believes to hear everything.
         let is_over = route.listens && self.pending.end(number, Err(LineError::Lost));
         is_over.then(|| frame::cancelled(number))
+    }
+
+    /// Hands a log message that names no request to the one caller that asked for it.
+    fn log(&self, method: String, params: Option<Bytes>) {
+        let level = logs::level_of(params.as_deref());
+        let route = level.and_then(|level| self.pending.logging(level));
+        let Some(Route { heard: Some(sender), room, .. }) = route else {
+            self.faults.note(Fault::Dropped);
+            return;
+        };
+        let heard = room.put(Heard::Notification { method, params });
+        if !heard.is_ok_and(|heard| sender.try_send(heard).is_ok()) {
+            self.faults.note(Fault::Dropped);
+        }
     }
 
     /// Whether an answer may be one that makes a task of the older era, which somebody may hear of.

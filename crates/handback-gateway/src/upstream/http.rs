@@ -194,6 +194,8 @@ impl Http {
             token: None,
             listens: ask.subscription.is_some() || ask.method == "subscriptions/listen",
             subscription: ask.subscription,
+            // Each of its messages comes on the stream of its request.
+            logs: None,
             is_call: is_call(&ask.method),
         };
         let is_legacy = shared.ears.era() == Era::Legacy;

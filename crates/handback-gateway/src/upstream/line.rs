@@ -58,6 +58,9 @@ pub struct Ask {
     pub subscription: Option<Bytes>,
     /// How long the answer may take; the upstream's own limit if nothing is said.
     pub time_limit: Option<Duration>,
+    /// The caller of the request. Log messages that name no request go to a request of the one caller
+    /// that asked for them.
+    pub owner: Option<Arc<str>>,
 }
 
 /// What comes before the answer to a question, and belongs to it.

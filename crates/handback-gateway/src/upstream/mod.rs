@@ -16,6 +16,7 @@ mod headers;
 mod http;
 mod legible;
 mod line;
+mod logs;
 mod pending;
 mod raw;
 mod room;
@@ -30,6 +31,9 @@ pub use aside::Spooled;
 pub(crate) use ending::Ending;
 use handback_wire::meta;
 pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
+#[cfg(test)]
+pub(crate) use logs::LEVELS;
+pub(crate) use logs::{LEVEL_META, LOG_MESSAGE, level_number};
 pub use raw::Raw;
 pub(crate) use room::{DEAF_AFTER, HEARD_MAX};
 pub(crate) use spec::OWN;

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+use super::logs::{LogsFor, Wanted};
 use super::room::Room;
 use super::{Answer, Heard, LineError, Raw, meta};
 
@@ -30,6 +31,8 @@ pub(super) struct Route {
     pub(super) subscription: Option<Bytes>,
     /// Whether it asks for a subscription, which may stay open for long.
     pub(super) listens: bool,
+    /// The log messages that it asks for.
+    pub(super) logs: Option<Wanted>,
     /// Whether it is a call, which an upstream may ask something in.
     pub(super) is_call: bool,
 }
@@ -73,6 +76,7 @@ pub(super) struct Pending {
 #[derive(Debug, Default)]
 struct Table {
     is_closed: bool,
+    logs_for: LogsFor,
     waiting: HashMap<u64, Waiting>,
 }
 
@@ -110,6 +114,9 @@ impl Pending {
         }
         if table.waiting.len() >= ASKED_MAX {
             return Err(LineError::Busy);
+        }
+        if let Some(Wanted { owner, .. }) = &waiting.route.logs {
+            table.logs_for.add(owner.clone());
         }
         table.waiting.insert(number, waiting);
         Ok(())
@@ -155,6 +162,19 @@ impl Pending {
         let mut asked = table.waiting.iter().filter(|(_, waiting)| !waiting.route.listens);
         let (number, waiting) = asked.next()?;
         asked.next().is_none().then(|| (*number, waiting.route.clone()))
+    }
+
+    /// The request that a log message of this level is for: the latest one of those that ask for it.
+    /// None, once requests of several callers have asked for messages on this line.
+    pub(super) fn logging(&self, level: usize) -> Option<Route> {
+        let table = self.table();
+        if table.logs_for == LogsFor::Several {
+            return None;
+        }
+        let waiting = table.waiting.iter().map(|(number, Waiting { route, .. })| (number, route));
+        let asks = |route: &Route| route.logs.as_ref().is_some_and(|wanted| wanted.level <= level);
+        let latest = waiting.filter(|(_, route)| asks(route)).max_by_key(|(number, _)| **number);
+        latest.map(|(_, route)| route.clone())
     }
 
     /// The calls that are under way.

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::ears::{Ears, is_call, take_token};
 use super::faults::Fault;
 use super::legible;
+use super::logs::Wanted;
 use super::pending::Route;
 use super::room::Room;
 use super::said::{Said, To, Unsaid};
@@ -176,6 +177,7 @@ impl Stdio {
             heard: None,
             subscription: None,
             time_limit: None,
+            owner: None,
         };
         let answer = self.ask(ask, limit).await.map_err(|why| match why {
             // Nothing has been asked that does anything.
@@ -206,9 +208,13 @@ impl Stdio {
             Err(refusal) => return Ok(refusal),
         };
         let listens = ask.subscription.is_some() || ask.method == "subscriptions/listen";
-        let Ask { heard, subscription, .. } = ask;
+        let Ask { heard, subscription, owner, .. } = ask;
         let room = Room::default();
-        let route = Route { heard, room, token, subscription, listens, is_call };
+        let logs = match self.ears.era() {
+            Era::Modern => Wanted::of(params.as_deref(), owner),
+            _ => None,
+        };
+        let route = Route { heard, room, token, subscription, listens, logs, is_call };
         let line = frame::line(frame::request(number, &ask.method, params.as_deref()));
         let answer = pending.wait(number, route)?;
         let heard = self.heard.load(Ordering::Relaxed);
@@ -720,6 +726,7 @@ mod tests {
             heard: None,
             subscription: None,
             time_limit: None,
+            owner: None,
         };
         stdio.ask(ask, limit).await
     }

@@ -80,6 +80,7 @@ pub(crate) fn ask(method: &str, params: Value) -> Ask {
         heard: None,
         subscription: None,
         time_limit: None,
+        owner: None,
     }
 }
 

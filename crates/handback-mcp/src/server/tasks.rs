@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use handback_identity::{Caller, VerifiedPrincipal, binding};
-use handback_store::held::{LookUp, NewValue, SpillId};
+use handback_store::held::{HeldError, LookUp, NewValue, SpillId};
 use handback_store::journal::InstanceId;
 use handback_store::revocations::Subject;
 use handback_store::{Change, Condition, Kv, KvBatch, Millis};
@@ -43,14 +43,15 @@ use crate::Clock;
 /// When a call that has not ended becomes a task.
 pub const SLOW_AFTER: Duration = Duration::from_secs(2);
 
-/// How long a record is kept after its last change.
+/// How long a record is kept after its last change, unless held values live shorter than that.
 pub const TASK_LIFE_MS: Millis = 60 * 60 * 1_000;
 
 /// How often a client should ask.
 const POLL_INTERVAL_MS: u64 = 500;
 
-/// Bytes of a result that is kept in its record; what is longer is kept beside it.
-const INLINE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of questions that are kept in a record. Records do not count for the quota of their caller, who
+/// has few of them that ask at a time.
+const QUESTIONS_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of a result that is read back at most.
 const RESULT_BYTES_MAX: usize = 512 << 20;
@@ -102,6 +103,9 @@ struct Record {
     /// How often it has asked.
     round: u64,
     state: State,
+    /// When the record ends; nothing, of a record that was written before this was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until_ms: Option<Millis>,
     /// The tool that was called; nothing, of a record that was written before it was told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tool: Option<TaskTool>,
@@ -136,10 +140,19 @@ enum State {
     Working,
     /// The questions, as the protocol has them.
     InputRequired(Value),
-    /// The result, as it was given.
+    /// The result, as it was given: of records that were written before results counted for a quota.
     Completed(Box<RawValue>),
-    /// The result is kept under this id.
+    /// The result is held under this id.
     CompletedLong([u8; 16]),
+    Failed(Value),
+    Cancelled,
+    /// The error is held under this id.
+    FailedLong([u8; 16]),
+}
+
+/// The end of a task, as it is given.
+enum End {
+    Completed(Box<RawValue>),
     Failed(Value),
     Cancelled,
 }
@@ -196,8 +209,10 @@ impl Tasks {
             longest_ms: Millis::try_from(longest.as_millis()).unwrap_or(Millis::MAX),
             round: 0,
             state: State::Working,
+            until_ms: None,
             tool: Some(tool),
         };
+        let record = self.0.dated(record);
         if let Err(error) = self.0.write(id, &record, Condition::Absent).await {
             return Err((call, error));
         }
@@ -225,7 +240,7 @@ impl Tasks {
                 State::InputRequired(requests) => format!(r#","inputRequests":{requests}"#),
                 State::Completed(result) => format!(r#","result":{}"#, result.get()),
                 State::Failed(error) => format!(r#","error":{error}"#),
-                State::Working | State::Cancelled | State::CompletedLong(_) => String::new(),
+                _ => String::new(),
             };
             let task = task.strip_suffix('}').unwrap_or(&task);
             Ok(format!(r#"{task}{payload},"resultType":"complete"}}"#))
@@ -242,11 +257,15 @@ impl Tasks {
     ) -> Result<(Task, State), ErrorData> {
         let (id, record) = self.0.own(pipeline, caller, id).await?;
         let task = record.task(id);
+        let owner = caller.principal();
         let state = match record.state {
             State::CompletedLong(spill) => {
-                let bytes = self.0.long_result(caller.principal(), spill).await?;
-                let result = serde_json::from_slice(&bytes);
+                let result = serde_json::from_slice(&self.0.held_end(owner, spill).await?);
                 State::Completed(result.map_err(|_| broken())?)
+            }
+            State::FailedLong(spill) => {
+                let error = serde_json::from_slice(&self.0.held_end(owner, spill).await?);
+                State::Failed(error.map_err(|_| broken())?)
             }
             state => state,
         };
@@ -272,7 +291,7 @@ impl Tasks {
             }
             State::Failed(error) => TaskPayload::Failed { error: typed(error)? },
             State::Cancelled => TaskPayload::Cancelled,
-            State::CompletedLong(_) => return Err(broken()),
+            State::CompletedLong(_) | State::FailedLong(_) => return Err(broken()),
         };
         Ok(GetTaskResult::new(DetailedTask::new(task, payload)))
     }
@@ -383,26 +402,29 @@ struct Driver<C> {
 
 impl<C: Rounds> Driver<C> {
     async fn drive(mut self) {
-        let state = loop {
+        let end = loop {
             let ended = tokio::select! {
                 ended = self.call.ended() => ended,
-                () = self.cancel.cancelled() => break State::Cancelled,
+                () = self.cancel.cancelled() => break End::Cancelled,
             };
             let asked = match ended {
                 Round::Asks(asked) => asked,
-                Round::Completed(result) => {
-                    break self.listed.tasks.0.kept(&self.owner, result).await;
-                }
-                Round::Failed(error) => break State::Failed(error),
-                Round::Cancelled => break State::Cancelled,
+                Round::Completed(result) => break End::Completed(result),
+                Round::Failed(error) => break End::Failed(error),
+                Round::Cancelled => break End::Cancelled,
             };
+            if asked.to_string().len() > QUESTIONS_BYTES_MAX {
+                self.cancel.cancel();
+                break End::Failed(error_value(&protocol_error(&Refusal::TooLarge)));
+            }
             match self.answers(asked).await {
-                None => break State::Cancelled,
+                None => break End::Cancelled,
                 Some(Ok(answers)) => self.call.go_on(answers),
-                Some(Err(error)) => break failed(&error),
+                Some(Err(error)) => break End::Failed(error_value(&error)),
             }
         };
-        self.set(state).await;
+        let (state, until_ms) = self.listed.tasks.0.hold_end(&self.owner, end).await;
+        self.set_until(state, until_ms).await;
     }
 
     /// Asks, and waits for answers as long as they can be taken; nothing, if the task was cancelled
@@ -423,8 +445,15 @@ impl<C: Rounds> Driver<C> {
     }
 
     async fn set(&mut self, state: State) {
+        self.set_until(state, None).await;
+    }
+
+    /// Records a state, until a time that is known or for as long as any record.
+    async fn set_until(&mut self, state: State, until_ms: Option<Millis>) {
         self.record.state = state;
         self.record.updated_ms = (self.listed.tasks.0.clock)();
+        self.record = self.listed.tasks.0.dated(self.record.clone());
+        self.record.until_ms = until_ms.or(self.record.until_ms);
         // A record whose store is gone says later that it was cut off.
         let written =
             self.listed.tasks.0.write(self.listed.id, &self.record, Condition::Present).await;
@@ -494,11 +523,12 @@ impl Record {
             State::Working => TaskStatus::Working,
             State::InputRequired(_) => TaskStatus::InputRequired,
             State::Completed(_) | State::CompletedLong(_) => TaskStatus::Completed,
-            State::Failed(_) => TaskStatus::Failed,
+            State::Failed(_) | State::FailedLong(_) => TaskStatus::Failed,
             State::Cancelled => TaskStatus::Cancelled,
         };
+        let until_ms = self.until_ms.unwrap_or(self.updated_ms.saturating_add(TASK_LIFE_MS));
         Task::new(id.to_string(), status, time(self.created_ms), time(self.updated_ms))
-            .with_ttl_ms(TASK_LIFE_MS)
+            .with_ttl_ms(until_ms.saturating_sub(self.created_ms))
             .with_poll_interval_ms(POLL_INTERVAL_MS)
     }
 }
@@ -558,12 +588,7 @@ impl Shared {
     async fn write(&self, id: Handle, record: &Record, when: Condition) -> Result<(), ErrorData> {
         let unavailable = || protocol_error(&Refusal::Unavailable);
         let value = Bytes::from(serde_json::to_vec(record).map_err(|_| unavailable())?);
-        let until = record.updated_ms.saturating_add(TASK_LIFE_MS);
-        // While it is at work nobody writes.
-        let until = match record.state {
-            State::Working => Some(until.saturating_add(record.longest_ms)),
-            _ => Some(until),
-        };
+        let until = record.until_ms;
         let batch = KvBatch {
             conditions: vec![(key(id), when)],
             changes: vec![(key(id), Change::Put { value, until })],
@@ -584,24 +609,50 @@ impl Shared {
         }
     }
 
-    /// A result for a record: what is long is kept beside it.
-    async fn kept(&self, owner: &VerifiedPrincipal, result: Box<RawValue>) -> State {
-        if result.get().len() <= INLINE_BYTES_MAX {
-            return State::Completed(result);
-        }
-        let bytes = result.get().as_bytes().to_vec();
-        let (held, owner, now) = (self.held.clone(), owner.clone(), (self.clock)());
-        let spill = move || {
-            let new = NewValue::new("task").fixed_life(TASK_LIFE_MS).owed();
-            held.spill(&owner, new, &bytes, &mut rand::rng(), now)
+    /// The life of a record after its last change.
+    fn life_ms(&self) -> Millis {
+        TASK_LIFE_MS.min(self.held.longest_ms())
+    }
+
+    /// A record with the time at which it ends.
+    fn dated(&self, record: Record) -> Record {
+        let until = record.updated_ms.saturating_add(self.life_ms());
+        let until = match record.state {
+            // While it is at work nobody writes.
+            State::Working => until.saturating_add(record.longest_ms),
+            _ => until,
         };
-        match tokio::task::spawn_blocking(spill).await {
-            Ok(Ok(id)) => State::CompletedLong(id.to_bytes()),
-            _ => failed(&protocol_error(&Refusal::TooLarge)),
+        Record { until_ms: Some(until), ..record }
+    }
+
+    /// Holds the end of a task for its owner, and gives what is recorded of it, and when both end. It
+    /// counts for the owner, whatever its size: so does every task that has ended.
+    async fn hold_end(&self, owner: &VerifiedPrincipal, end: End) -> (State, Option<Millis>) {
+        let (bytes, state): (Vec<u8>, fn([u8; 16]) -> State) = match end {
+            End::Completed(result) => (result.get().as_bytes().to_vec(), State::CompletedLong),
+            End::Failed(error) => (error.to_string().into_bytes(), State::FailedLong),
+            End::Cancelled => (Vec::new(), |_| State::Cancelled),
+        };
+        let (held, owner, now) = (self.held.clone(), owner.clone(), (self.clock)());
+        let life_ms = self.life_ms();
+        let hold = move || {
+            let new = NewValue::new("task").fixed_life(life_ms).owed_within_limit();
+            let mut writer = held.spill_writer(&owner, new, &mut rand::rng(), now)?;
+            writer.write(&bytes, now)?;
+            writer.finish(now)
+        };
+        match tokio::task::spawn_blocking(hold).await {
+            Ok(Ok(value)) => match value.spill_id().map(SpillId::to_bytes) {
+                Some(id) => (state(id), Some(value.until())),
+                None => (failed(&broken()), None),
+            },
+            Ok(Err(HeldError::Quota { .. })) => (failed(&protocol_error(&Refusal::Quota)), None),
+            _ => (failed(&protocol_error(&Refusal::TooLarge)), None),
         }
     }
 
-    async fn long_result(
+    /// The end of a task that is held. One that is gone takes its task with it.
+    async fn held_end(
         &self,
         owner: &VerifiedPrincipal,
         id: [u8; 16],
@@ -616,6 +667,7 @@ impl Shared {
         };
         match tokio::task::spawn_blocking(read).await {
             Ok(Ok(Some(bytes))) => Ok(bytes),
+            Ok(Ok(None)) => Err(unknown()),
             _ => Err(protocol_error(&Refusal::Unavailable)),
         }
     }
@@ -674,6 +726,7 @@ mod tests {
                     .unwrap(),
             ),
             State::CompletedLong([7; 16]),
+            State::FailedLong([8; 16]),
             State::Failed(json!({"code": -32603, "message": "no"})),
             State::Cancelled,
         ];
@@ -686,6 +739,7 @@ mod tests {
             longest_ms: 3,
             round: 4,
             state,
+            until_ms: Some(5),
             tool: Some(TaskTool {
                 name: "up__t".to_owned(),
                 own_name: "t".to_owned(),

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use handback_gateway::bound::Masked;
 use handback_gateway::note::HeldNote;
 use handback_page::json::{ByteSource, JsonCollection, JsonOptions, Pointer};
 use handback_page::text::TextCollection;
@@ -93,11 +94,19 @@ impl Indexed {
         }
         let options =
             JsonOptions::new().with_whole_document().with_longest_item(LONGEST_ITEM_BYTES);
-        let bytes = Arc::new(bytes);
+        let note = HeldNote::read(value.note());
+        // Pages and searches have no base64 in them.
+        let bytes: Arc<dyn ByteSource> = match &note.media {
+            Some(media) => {
+                let blocks = media.blocks(&bytes)?;
+                Arc::new(Masked::new(bytes, &blocks))
+            }
+            None => Arc::new(bytes),
+        };
         let open = |pointer: Pointer| {
             JsonCollection::open(Arc::clone(&bytes), options.clone().with_pointer(pointer))
         };
-        let noted = HeldNote::read(value.note()).items.parse().unwrap_or_default();
+        let noted = note.items.parse().unwrap_or_default();
         let opened = match (part, open(part.cloned().unwrap_or(noted))) {
             // What is noted was so for an earlier value.
             (None, Err(CollectionError::NothingAt(_))) => open(Pointer::whole())?,

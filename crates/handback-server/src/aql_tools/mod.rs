@@ -17,6 +17,8 @@
 //! - **Bounds.** However large held values are, and however many callers read them: of each the index
 //!   and the orders that were found take 16 MiB at most, all that are kept open 32 MiB, and the few
 //!   requests that are looked at at a time what they sort by, 20 MiB each.
+//! - **Media.** A held image, audio or blob is given as a block of its own, and never as base64 in a
+//!   text; it is a resource as well.
 //! - **Derived values.** `derive_element` makes a held value of another one of the caller, with the
 //!   note of that one: it came from where that came from.
 //! - **Snapshots and long places** are held for the caller, under its quota.
@@ -26,7 +28,9 @@
 //! have expired since.
 
 mod held;
+mod media;
 mod own;
+mod resource;
 mod shelf;
 mod tool;
 

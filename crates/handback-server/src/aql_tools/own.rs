@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use handback_gateway::bound::HeldMedia;
 use handback_gateway::note::HeldNote;
 use handback_page::aql::{NewOwn, Own, OwnEntry, OwnError, OwnList, OwnValue};
 use handback_page::json::{self, InMemory, Pointer};
@@ -34,8 +35,8 @@ impl Belongings<'_> {
         !self.revocations.is_revoked(&subject)
     }
 
-    /// What a handle names for the caller.
-    fn found(&self, handle: Handle) -> Result<Held, OwnError> {
+    /// The value that a handle names for the caller.
+    pub(super) fn found(&self, handle: Handle) -> Result<Held, OwnError> {
         let HeldShelf { held, principal } = &self.shelf;
         let found = held.look_up(handle, principal, self.now_ms).map_err(failure)?;
         match found {
@@ -102,11 +103,14 @@ impl Own for Belongings<'_> {
 
 /// What a list says of a held value.
 fn entry(value: &Held) -> Option<OwnEntry> {
-    let HeldNote { upstream, tool, items } = HeldNote::read(value.note());
+    let HeldNote { upstream, tool, items, media } = HeldNote::read(value.note());
     let some = |text: String| Some(text).filter(|text| !text.is_empty());
     Some(OwnEntry {
         handle: value.handle()?,
-        kind: value.kind().to_owned(),
+        kind: match media {
+            Some(HeldMedia::Block(media)) => media,
+            Some(HeldMedia::Blocks) | None => value.kind().to_owned(),
+        },
         bytes: value.len(),
         until: UnixTime::from_secs(value.until() / 1000),
         upstream,

@@ -17,7 +17,9 @@ use handback_tool::{
 use serde_json::{Value, json};
 
 use super::held::Opened;
+use super::media::Shown;
 use super::own::Belongings;
+use super::resource::HeldResource;
 use super::shelf::HeldShelf;
 use crate::blocking::{Room, SharedRoom};
 
@@ -79,6 +81,7 @@ pub fn register(registry: &mut Registry, parts: AqlParts) -> Result<(), AqlError
     let shared =
         Shared { engine, held, sealer, revocations, clock, opened, room, deriving, held_room };
     let shared = Arc::new(shared);
+    registry.add(HeldResource { shared: Arc::clone(&shared) })?;
     for offered in tools {
         registry.add(AqlTool { offered, shared: Arc::clone(&shared) })?;
     }
@@ -90,7 +93,7 @@ struct AqlTool {
     shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     engine: Engine,
     held: CallHeld,
     sealer: Arc<Sealer>,
@@ -104,21 +107,35 @@ struct Shared {
 
 /// Which room a request waits for.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+pub(super) enum Way {
     Deriving,
     Held,
     Other,
 }
 
 impl Shared {
-    /// Looks, when there is room for it.
-    async fn look(&self, look: Look, ask: Ask, way: Way) -> Result<Seen, ToolError> {
-        let caller = look.principal.clone();
-        let work = move || look.at(ask);
+    /// Runs work that blocks, when there is room for it.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        caller: &VerifiedPrincipal,
+        way: Way,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ToolError> {
         match way {
             Way::Deriving => self.deriving.run(work).await,
-            Way::Held => self.held_room.run(&caller, work).await,
+            Way::Held => self.held_room.run(caller, work).await,
             Way::Other => self.room.run(work).await,
+        }
+    }
+
+    /// A look for the caller of a call.
+    pub(super) async fn look_of(self: &Arc<Self>, ctx: &CallContext) -> Look {
+        Look {
+            budget_bytes: ctx.budget_bytes(),
+            principal: ctx.principal().clone(),
+            revocations: self.revocations.current(self.clock.now_ms()).await,
+            now_ms: self.clock.now_ms(),
+            shared: Arc::clone(self),
         }
     }
 }
@@ -149,14 +166,9 @@ impl Tool for AqlTool {
         };
         let mut ask = Ask::Request(args);
         loop {
-            let look = Look {
-                endpoint: self.offered.endpoint,
-                budget_bytes: ctx.budget_bytes(),
-                principal: ctx.principal().clone(),
-                revocations: self.shared.revocations.current(self.shared.clock.now_ms()).await,
-                shared: Arc::clone(&self.shared),
-            };
-            match self.shared.look(look, ask, way).await? {
+            let (look, endpoint) = (self.shared.look_of(ctx).await, self.offered.endpoint);
+            let seen = move || look.at(endpoint, ask);
+            match self.shared.run(ctx.principal(), way, seen).await? {
                 Seen::Ended { outcome, refused } => {
                     refused.into_iter().for_each(|reason| ctx.note_reason(reason));
                     presented.note(refused.is_some(), ctx);
@@ -239,32 +251,41 @@ enum Seen {
 }
 
 /// One look at the collections, on a thread that may block.
-struct Look {
-    endpoint: Endpoint,
+pub(super) struct Look {
     budget_bytes: Option<usize>,
     principal: VerifiedPrincipal,
     revocations: Revocations,
+    now_ms: u64,
     shared: Arc<Shared>,
 }
 
 impl Look {
-    fn at(self, ask: Ask) -> Seen {
-        let Self { endpoint, budget_bytes, principal, revocations, shared } = self;
-        let now_ms = shared.clock.now_ms();
-        let own = Belongings {
-            shelf: HeldShelf { held: shared.held.clone(), principal: principal.clone() },
-            opened: &shared.opened,
-            revocations,
-            sealer: &shared.sealer,
-            now_ms,
-        };
+    /// The values of the caller.
+    pub(super) fn belongings(&self) -> Belongings<'_> {
+        Belongings {
+            shelf: HeldShelf { held: self.shared.held.clone(), principal: self.principal.clone() },
+            opened: &self.shared.opened,
+            revocations: self.revocations.clone(),
+            sealer: &self.shared.sealer,
+            now_ms: self.now_ms,
+        }
+    }
+
+    fn at(self, endpoint: Endpoint, ask: Ask) -> Seen {
+        let own = self.belongings();
+        if let Ask::Request(request) = &ask
+            && let Some(shown) = Shown::by_request(&own, request)
+        {
+            return Seen::Ended { outcome: Ok(shown.result()), refused: None };
+        }
+        let Self { budget_bytes, principal, now_ms, shared, .. } = &self;
         let call = Call {
             endpoint,
             caller: principal.caller(),
             sealer: &shared.sealer,
             now: UnixTime::from_secs(now_ms / 1000),
             own: Some(&own),
-            budget_bytes,
+            budget_bytes: *budget_bytes,
         };
         let rng = &mut rand::rng();
         let step = match ask {

@@ -166,6 +166,10 @@ pub struct GatewaySettings {
     pub budget: Option<Parsed<Budget>>,
     /// The same by the name that a client gives itself.
     pub clients: BTreeMap<String, Parsed<Budget>>,
+    /// Images, audio and blobs that a client gets at once, as base64.
+    pub media_budget: Option<Parsed<Budget>>,
+    /// The same by the name that a client gives itself.
+    pub client_media_budgets: BTreeMap<String, Parsed<Budget>>,
     /// What is different for some tools.
     pub tools: Vec<GatewayToolSettings>,
     /// Which upstream may get what another one gave.
@@ -183,6 +187,9 @@ pub struct GatewayToolSettings {
     /// How much of a result a client gets at once.
     #[serde(default)]
     pub budget: Option<Parsed<Budget>>,
+    /// Images, audio and blobs that a client gets at once, as base64.
+    #[serde(default)]
+    pub media_budget: Option<Parsed<Budget>>,
     /// How long a call may take.
     #[serde(default)]
     pub time_limit_s: Option<Within<1, 86_400>>,
@@ -279,7 +286,9 @@ impl Settings {
     ///
     /// [`FileError::Together`] if a pattern is none.
     pub fn gateway_options(&self) -> Result<Options, FileError> {
-        let GatewaySettings { budget, clients, tools, references, reference_bytes } = &self.gateway;
+        let GatewaySettings { tools, references, reference_bytes, .. } = &self.gateway;
+        let GatewaySettings { budget, clients, media_budget, client_media_budgets, .. } =
+            &self.gateway;
         let defaults = Options::default();
         let rule = |rule: &GatewayToolSettings| {
             let pattern = Glob::new(&rule.tools)
@@ -287,6 +296,7 @@ impl Settings {
             Ok(ToolRule {
                 tools: pattern,
                 budget: rule.budget.as_ref().map(|budget| *budget.get()),
+                media_budget: rule.media_budget.as_ref().map(|budget| *budget.get()),
                 time_limit: rule.time_limit_s.map(|time| Duration::from_secs(time.get().into())),
                 single_use: rule.single_use,
                 retry_identical: rule.retry.map(|retry| retry == RetryName::Identical),
@@ -301,6 +311,8 @@ impl Settings {
         Ok(Options {
             budget: budget.as_ref().map_or(defaults.budget, |budget| *budget.get()),
             client_budgets: clients.iter().map(of_client).collect(),
+            media_budget: media_budget.as_ref().map(|budget| *budget.get()),
+            client_media_budgets: client_media_budgets.iter().map(of_client).collect(),
             tools: tools.iter().map(rule).collect::<Result<_, _>>()?,
             reference_bytes_max: reference_bytes
                 .map_or(defaults.reference_bytes_max, |bytes| bytes.get().into()),

@@ -29,6 +29,7 @@ fn hold(bench: &Bench, kind: &str, items: &str, bytes: &[u8]) -> String {
         upstream: Some("files".to_owned()),
         tool: "read_file".to_owned(),
         items: items.to_owned(),
+        media: None,
     };
     let new = NewValue::new(kind).note(note.to_bytes());
     let held = bench.held.put(alice().principal(), new, bytes, &mut rand::rng(), START_MS);

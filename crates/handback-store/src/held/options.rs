@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::usage::Allowance;
 use crate::encrypted::key::Keys;
 use crate::{DataKey, Millis};
 
@@ -102,13 +103,14 @@ pub struct NewValue {
     pub(super) note: Bytes,
     pub(super) life: Option<Millis>,
     pub(super) least_ms: Millis,
-    pub(super) is_owed: bool,
+    pub(super) allowance: Allowance,
 }
 
 impl NewValue {
     /// A value of this kind, such as a media type.
     pub fn new(kind: impl Into<String>) -> Self {
-        Self { kind: kind.into(), note: Bytes::new(), life: None, least_ms: 0, is_owed: false }
+        let (note, allowance) = (Bytes::new(), Allowance::Quota);
+        Self { kind: kind.into(), note, life: None, least_ms: 0, allowance }
     }
 
     /// What else is to be known of it, at most [`MAX_NOTE_BYTES`](super::MAX_NOTE_BYTES): which
@@ -135,7 +137,14 @@ impl NewValue {
     /// when it is too late to refuse. Whoever makes such values asks beforehand whether their owner
     /// [may owe](super::HeldStore::may_owe) more.
     pub const fn owed(mut self) -> Self {
-        self.is_owed = true;
+        self.allowance = Allowance::Unlimited;
+        self
+    }
+
+    /// The same, as long as its owner holds and owes no more than [may be
+    /// owed](super::HeldStore::may_owe) with it.
+    pub const fn owed_within_limit(mut self) -> Self {
+        self.allowance = Allowance::HeldAndOwed;
         self
     }
 }

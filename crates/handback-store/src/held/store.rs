@@ -17,7 +17,7 @@ use super::reader::HeldReader;
 use super::row::{MAX_KIND_BYTES, Name, Place, Row, Space, State, chunks, rows};
 use super::sweep::Progress;
 use super::tally::Taken;
-use super::usage::RowChange;
+use super::usage::{Allowance, RowChange};
 use super::writer::HeldWriter;
 use super::{MAX_NOTE_BYTES, TOMBSTONE_LIFE_MS, file};
 use crate::encrypted::key::Keys;
@@ -377,6 +377,12 @@ impl<S: Kv> HeldStore<S> {
         self.remove_named(Space::Spill, id.0, principal, now)
     }
 
+    /// The longest life of a value, however often it is used.
+    #[must_use]
+    pub fn longest_ms(&self) -> Millis {
+        self.shared.options.longest_ms
+    }
+
     /// How many bytes count for a principal, at most.
     ///
     /// # Errors
@@ -425,8 +431,8 @@ impl<S: Kv> HeldStore<S> {
             note: new.note,
         };
         let name = Name::new(owner_tag(principal), space, id);
-        let (least_ms, is_owed) = (new.least_ms, new.is_owed);
-        Ok(HeldWriter::new(Arc::clone(&self.shared), name, row, (least_ms, is_owed), now))
+        let (least_ms, allowance) = (new.least_ms, new.allowance);
+        Ok(HeldWriter::new(Arc::clone(&self.shared), name, row, (least_ms, allowance), now))
     }
 
     fn find(
@@ -455,7 +461,7 @@ impl<S: Kv> HeldStore<S> {
                 old: Some(&stored),
                 change: put(&row),
                 charged: (0, 0),
-                is_owed: false,
+                allowance: Allowance::Quota,
                 beside: Vec::new(),
             };
             match self.shared.change_row(change, false, now) {
@@ -529,7 +535,7 @@ impl<S: Kv> Shared<S> {
             old: Some(stored),
             change,
             charged: (row.charged, 0),
-            is_owed: false,
+            allowance: Allowance::Quota,
             beside: Vec::new(),
         };
         self.change_row(change, row.is_metered, now)?;

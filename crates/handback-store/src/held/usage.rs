@@ -71,6 +71,18 @@ pub(super) const fn cost(size: u64) -> u64 {
     size.saturating_add(VALUE_COST_BYTES)
 }
 
+/// The limit of what an owner may hold once a value is added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Allowance {
+    /// The quota.
+    #[default]
+    Quota,
+    /// What the owner may hold and owe together.
+    HeldAndOwed,
+    /// None: the value is kept in any case.
+    Unlimited,
+}
+
 /// A change of a value's row, with what changes beside it.
 pub(super) struct RowChange<'a> {
     pub(super) name: &'a Name,
@@ -79,8 +91,7 @@ pub(super) struct RowChange<'a> {
     pub(super) change: Change,
     /// What counted before, and what counts afterwards.
     pub(super) charged: (u64, u64),
-    /// Whether it is kept also where there is no room.
-    pub(super) is_owed: bool,
+    pub(super) allowance: Allowance,
     pub(super) beside: Vec<(Bytes, Change)>,
 }
 
@@ -93,7 +104,7 @@ impl<S: Kv> Shared<S> {
         is_metered: bool,
         now: Millis,
     ) -> Result<(), HeldError> {
-        let RowChange { name, old, change, charged: (before, after), is_owed, beside } = change;
+        let RowChange { name, old, change, charged: (before, after), allowance, beside } = change;
         let row = name.row();
         let condition = old.map_or(Condition::Absent, |old| Condition::Is(old.clone()));
         let mut batch = KvBatch {
@@ -109,8 +120,13 @@ impl<S: Kv> Shared<S> {
             let (stored, usage) = self.usage(name.owner(), now)?;
             let used = usage.used.saturating_sub(before).saturating_add(after);
             if after > before && used > self.options.per_principal_bytes {
+                let is_allowed = match allowance {
+                    Allowance::Quota => false,
+                    Allowance::HeldAndOwed => used <= self.held_and_owed_max(),
+                    Allowance::Unlimited => true,
+                };
                 match self.make_room(name.owner(), &usage, now) {
-                    Err(HeldError::Quota { .. }) if is_owed => {}
+                    Err(HeldError::Quota { .. }) if is_allowed => {}
                     made => {
                         made?;
                         continue;
@@ -139,7 +155,7 @@ impl<S: Kv> Shared<S> {
 
     /// Whether an owner may owe more.
     pub(super) fn may_owe(&self, owner: &str, now: Millis) -> Result<bool, HeldError> {
-        let most = self.options.per_principal_bytes.saturating_mul(OWED_QUOTAS);
+        let most = self.held_and_owed_max();
         let (_, usage) = self.usage(owner, now)?;
         if usage.used <= most {
             return Ok(true);
@@ -152,6 +168,11 @@ impl<S: Kv> Shared<S> {
                 Ok(self.used(owner, now)? <= most)
             }
         }
+    }
+
+    /// Bytes that an owner may hold and owe together.
+    const fn held_and_owed_max(&self) -> u64 {
+        self.options.per_principal_bytes.saturating_mul(OWED_QUOTAS)
     }
 
     /// Ends what has outlived its time, and counts what is left.

@@ -9,7 +9,7 @@ use super::error::HeldError;
 use super::file::FileWriter;
 use super::row::{Name, Place, Row, State};
 use super::store::{Held, Shared, put};
-use super::usage::{RowChange, cost};
+use super::usage::{Allowance, RowChange, cost};
 use super::{CHUNK_BYTES, MAX_IN_STORE_BYTES};
 use crate::{Change, Kv, KvBatch, Millis};
 
@@ -35,8 +35,7 @@ pub struct HeldWriter<S: Kv> {
     row: Row,
     /// How long it lives at least.
     least_ms: Millis,
-    /// It is kept also where there is no room.
-    is_owed: bool,
+    allowance: Allowance,
     /// The row as it is stored, once it is.
     stored: Option<Bytes>,
     buffer: Vec<u8>,
@@ -53,7 +52,7 @@ impl<S: Kv> HeldWriter<S> {
         shared: Arc<Shared<S>>,
         name: Name,
         row: Row,
-        (least_ms, is_owed): (Millis, bool),
+        (least_ms, allowance): (Millis, Allowance),
         now: Millis,
     ) -> Self {
         Self {
@@ -61,7 +60,7 @@ impl<S: Kv> HeldWriter<S> {
             name,
             row,
             least_ms,
-            is_owed,
+            allowance,
             stored: None,
             buffer: Vec::new(),
             chunks: 0,
@@ -202,7 +201,7 @@ impl<S: Kv> HeldWriter<S> {
             old: self.stored.as_ref(),
             change: put(&row),
             charged: (before, row.charged),
-            is_owed: self.is_owed,
+            allowance: self.allowance,
             beside,
         };
         self.shared.change_row(change, row.is_metered, now)?;

@@ -5,10 +5,11 @@ use std::ops::Range;
 use handback_page::CollectionError;
 use handback_page::json::Pointer;
 
-use super::chunks::{self, Chunks, ReadError};
+use super::chunks::{self, Chunks, ReadError, length};
 use super::digest::{Digest, ValueDigest};
 use super::items::{Items, LongText};
 use super::keep::{JSON, TEXT};
+use super::media::{End, Found, HeldMedia};
 use super::plain::{Plain, Reading};
 use super::plan::{Unit, What};
 use super::sketch::{Sketch, Sketcher};
@@ -35,10 +36,60 @@ pub(super) enum Shown {
     Plain(Plain),
     /// The start of a text up to where it has half a character.
     Half(Plain),
+    /// The first blocks of all.
+    Blocks(BlockRow),
     /// The same as of the part of this number.
     Same(usize),
     /// Nothing.
     Nothing,
+}
+
+/// The blocks of a result, in a row.
+#[derive(Debug)]
+pub(super) struct BlockRow {
+    /// The start of the first one.
+    start: u64,
+    media: Found,
+    media_room: u64,
+}
+
+/// Blocks that are shown of a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ShownBlocks {
+    /// The bytes of the first ones together, and of media blocks behind them.
+    pub(super) ranges: Vec<Range<u64>>,
+    /// How many are shown from the first one on.
+    pub(super) first: u64,
+    /// Their bytes beside media.
+    pub(super) bytes: usize,
+    /// Their bytes of media.
+    pub(super) media_bytes: u64,
+}
+
+impl BlockRow {
+    /// The first blocks that fit, and the media blocks behind them that fit as well.
+    pub(super) fn within(&self, room: usize) -> ShownBlocks {
+        let text = |end: &End| end.at.saturating_sub(self.start).saturating_sub(end.media);
+        let ends = &self.media.ends;
+        let first =
+            ends.partition_point(|end| text(end) <= room as u64 && end.media <= self.media_room);
+        let last = first.checked_sub(1).and_then(|last| ends.get(last));
+        let mut shown = ShownBlocks { first: first as u64, ..ShownBlocks::default() };
+        if let Some(last) = last {
+            shown.ranges.push(self.start..last.at);
+            shown.media_bytes = last.media;
+            shown.bytes = usize::try_from(text(last)).unwrap_or(usize::MAX);
+        }
+        for block in self.media.blocks.iter().filter(|block| block.number >= first as u64) {
+            let bytes = shown.bytes.saturating_add(narrow(block.beside())).saturating_add(1);
+            let media_bytes = shown.media_bytes.saturating_add(length(&block.data));
+            if bytes <= room && media_bytes <= self.media_room {
+                (shown.bytes, shown.media_bytes) = (bytes, media_bytes);
+                shown.ranges.push(block.block.clone());
+            }
+        }
+        shown
+    }
 }
 
 /// What is kept.
@@ -54,12 +105,14 @@ pub(super) struct Held {
     pub(super) total: u64,
     /// The same for the same content.
     pub(super) digest: Option<Digest>,
+    /// The media blocks in it.
+    pub(super) media: Option<HeldMedia>,
 }
 
 impl Held {
     fn json(content: Content, total: u64, digest: Option<Digest>) -> Self {
         let (items, inside) = (Pointer::whole(), Pointer::whole());
-        Self { kind: JSON, items, inside, content, total, digest }
+        Self { kind: JSON, items, inside, content, total, digest, media: None }
     }
 
     /// A document with the list in it.
@@ -125,6 +178,9 @@ pub(super) struct Look<'a> {
     pub(super) limit: usize,
     /// What a part will about have room for.
     pub(super) share: usize,
+    pub(super) media: &'a Found,
+    /// Bytes of media that are shown at most.
+    pub(super) media_room: u64,
 }
 
 impl Look<'_> {
@@ -133,8 +189,9 @@ impl Look<'_> {
         match unit.what {
             What::Structured => self.document(&unit.value),
             What::Text { .. } => self.text(&unit.value),
-            What::Content => self.opaque(&unit.value, self.limit),
-            What::Block { .. } | What::Member | What::Whole => self.opaque(&unit.value, 0),
+            What::Content => self.blocks(&unit.value),
+            What::Media { block } => self.media_block(block, &unit.value),
+            What::Block { .. } | What::Member | What::Whole => self.opaque(&unit.value),
         }
     }
 
@@ -145,14 +202,32 @@ impl Look<'_> {
         self.cut(document, Content::Unescaped, || Content::Raw(value.clone()))
     }
 
-    /// A document of which whole items are shown, or nothing.
-    fn opaque(&self, value: &Range<u64>, limit: usize) -> Result<Body, CollectionError> {
-        let Some(Document { sketch, .. }) = self.read(value, limit)?.readable() else {
+    /// A document of which nothing is shown.
+    fn opaque(&self, value: &Range<u64>) -> Result<Body, CollectionError> {
+        let Some(Document { sketch, .. }) = self.read(value, 0)?.readable() else {
             return self.unread(value);
         };
         let held = Held::json(Content::Raw(value.clone()), sketch.root().items(), None);
-        let shown = if limit > 0 { Shown::Json(Box::new(sketch)) } else { Shown::Nothing };
-        Ok(Body { shown, held, document: None })
+        Ok(Body { shown: Shown::Nothing, held, document: None })
+    }
+
+    /// All blocks, of which whole ones are shown.
+    fn blocks(&self, value: &Range<u64>) -> Result<Body, CollectionError> {
+        let mut body = self.opaque(value)?;
+        if body.held.kind == JSON {
+            let (media, media_room) = (self.media.clone(), self.media_room);
+            body.shown = Shown::Blocks(BlockRow { start: value.start + 1, media, media_room });
+            body.held.media = (self.media.count > 0).then_some(HeldMedia::Blocks);
+        }
+        Ok(body)
+    }
+
+    /// A media block, in whose place a link is shown.
+    fn media_block(&self, number: usize, value: &Range<u64>) -> Result<Body, CollectionError> {
+        let mut body = self.opaque(value)?;
+        let found = self.media.block(number as u64).filter(|_| body.held.kind == JSON);
+        body.held.media = found.map(|found| HeldMedia::Block(found.label()));
+        Ok(body)
     }
 
     /// A text, which may be a document.
@@ -288,6 +363,10 @@ fn overlap<'t>(text: &'t [u8], at: u64, range: &Range<u64>) -> &'t [u8] {
         usize::try_from(offset.saturating_sub(at)).unwrap_or(usize::MAX).min(text.len())
     };
     text.get(local(range.start)..local(range.end)).unwrap_or_default()
+}
+
+fn narrow(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(usize::MAX)
 }
 
 /// A document that was read.

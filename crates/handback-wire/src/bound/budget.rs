@@ -22,6 +22,11 @@ impl Budget {
     /// 50,000 characters); a result that takes all of that leaves an agent no room to work.
     pub const DEFAULT: Self = Self { bytes: 40 << 10 };
 
+    /// The default for images, audio and blobs, as base64. A model pays for an image by its area, a few
+    /// thousand tokens at most, whatever its bytes are: screenshots have 0.2 to 2 MiB. More than this is
+    /// a burden for clients, which keep every result in the conversation.
+    pub const MEDIA_DEFAULT: Self = Self { bytes: 8 << 20 };
+
     /// Nothing is cut below so many bytes, however small the budget is: a notice, a handle and what
     /// is said of it for programs have to fit, and would be longer than what is cut.
     pub const FLOOR_BYTES: usize = 4 << 10;

@@ -6,7 +6,8 @@ use std::ops::Range;
 use handback_page::CollectionError;
 use serde_json::{Value, json};
 
-use super::chunks::Chunks;
+use super::chunks::{Chunks, length};
+use super::media::{Found, HELD_URI, MediaBlock};
 use super::part::Part;
 use super::plan::{HELD_KEY, Unit, What};
 use super::shape::{self, Block, Member, Shape};
@@ -24,9 +25,42 @@ pub(super) struct Compose<'a> {
     pub(super) chunks: Chunks<'a>,
     pub(super) shape: &'a Shape,
     pub(super) units: &'a [Unit],
+    pub(super) media: &'a Found,
+    /// The name of the tool that shows held media; nothing, if the client knows no links.
+    pub(super) links: Links<'a>,
+}
+
+/// What takes the place of a media block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Links<'a> {
+    /// Whether the client knows blocks of the type `resource_link`.
+    pub(super) are_known: bool,
+    /// The tool that shows the block.
+    pub(super) tool: &'a str,
 }
 
 impl Compose<'_> {
+    /// Bytes of the media in a result with these pieces.
+    pub(super) fn media_bytes(&self, pieces: &Pieces) -> u64 {
+        if self.is_cut_by_block() {
+            let is_replaced = |block: &&MediaBlock| {
+                let place = self.units.iter().position(|unit| is_of_block(unit, block.number));
+                place.is_some()
+            };
+            let stay = self.media.blocks.iter().filter(|block| !is_replaced(block));
+            return stay.map(|block| length(&block.data)).sum();
+        }
+        let all = self.units.iter().position(|unit| unit.what == What::Content);
+        match all.and_then(|all| pieces.all.get(all)) {
+            Some(piece) => piece.blocks.as_ref().map_or(0, |blocks| blocks.media_bytes),
+            None => self.media.bytes,
+        }
+    }
+
+    fn is_cut_by_block(&self) -> bool {
+        self.units.iter().any(|unit| unit.what.is_in_content())
+    }
+
     /// The result: the members of the upstream's, in their order.
     pub(super) fn result(
         &self,
@@ -96,32 +130,34 @@ impl Compose<'_> {
         if let Some(notice) = notice {
             out.extend_from_slice(&text_block(notice));
         }
-        let is_cut = |unit: &Unit| matches!(unit.what, What::Text { .. } | What::Block { .. });
-        if self.units.iter().any(is_cut) {
+        if self.is_cut_by_block() {
             for (number, block) in self.shape.blocks.iter().enumerate() {
                 separate(out, start);
                 self.block(number, block, pieces, parts, out)?;
             }
-        } else if let Some(blocks) = self.blocks(pieces)? {
-            separate(out, start);
-            out.extend_from_slice(&blocks);
+        } else {
+            for range in self.blocks(pieces) {
+                let blocks = self.chunks.read(range)?;
+                let blocks = blocks.trim_ascii();
+                if !blocks.is_empty() {
+                    separate(out, start);
+                    out.extend_from_slice(blocks);
+                }
+            }
         }
         out.push(b']');
         Ok(())
     }
 
-    /// The blocks that are shown of all, if there are any.
-    fn blocks(&self, pieces: &Pieces) -> Result<Option<Vec<u8>>, CollectionError> {
+    /// The bytes of the blocks that are shown of all.
+    fn blocks(&self, pieces: &Pieces) -> Vec<Range<u64>> {
         let all = self.units.iter().position(|unit| unit.what == What::Content);
         let piece = all.and_then(|all| pieces.all.get(all));
-        let array = match (piece, self.shape.find("content")) {
-            (Some(piece), _) => piece.json.clone().unwrap_or_default().into(),
-            (None, Some(content)) => self.chunks.read(content.value.clone())?,
-            (None, None) => return Ok(None),
-        };
-        let blocks = array.strip_prefix(b"[").and_then(|blocks| blocks.strip_suffix(b"]"));
-        let blocks = blocks.map(<[u8]>::trim_ascii).filter(|blocks| !blocks.is_empty());
-        Ok(blocks.map(<[u8]>::to_vec))
+        match (piece, self.shape.find("content")) {
+            (Some(piece), _) => piece.blocks.clone().unwrap_or_default().ranges,
+            (None, Some(content)) => vec![within_brackets(&content.value)],
+            (None, None) => vec![],
+        }
     }
 
     fn block(
@@ -132,10 +168,7 @@ impl Compose<'_> {
         parts: &[Part],
         out: &mut Vec<u8>,
     ) -> Result<(), CollectionError> {
-        let is_it = |unit: &Unit| match unit.what {
-            What::Text { block } | What::Block { block } => block == number,
-            _ => false,
-        };
+        let is_it = |unit: &Unit| is_of_block(unit, number as u64);
         let Some(place) = self.units.iter().position(is_it) else {
             return self.copy(&block.value, out);
         };
@@ -147,7 +180,11 @@ impl Compose<'_> {
                 self.copy(&(unit.value.end..block.value.end), out)
             }
             None => {
-                if let Some(part) = parts.get(place) {
+                let media = self.media.block(number as u64);
+                let media = media.filter(|_| self.links.are_known);
+                if let (Some(part), Some(media)) = (parts.get(place), media) {
+                    out.extend_from_slice(&self.link(part, media));
+                } else if let Some(part) = parts.get(place) {
                     let label = self.label(block)?;
                     let Part { bytes, handle, .. } = part;
                     let text = format!("[{label}, {bytes} bytes: held under {handle}]");
@@ -156,6 +193,23 @@ impl Compose<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// The link to a media block that is held.
+    fn link(&self, part: &Part, media: &MediaBlock) -> Vec<u8> {
+        let Part { handle, bytes, .. } = part;
+        let tool = self.links.tool;
+        let mut link = json!({
+            "type": "resource_link",
+            "uri": format!("{HELD_URI}{handle}"),
+            "name": format!("{}-{}", media.kind.name(), media.number + 1),
+            "description": format!("{bytes} bytes, held: {tool} get_element shows it"),
+            "size": media.size_bytes(),
+        });
+        if let (Some(_), Value::Object(members)) = (&media.media_type, &mut link) {
+            members.insert("mimeType".to_owned(), media.label().into());
+        }
+        link.to_string().into_bytes()
     }
 
     /// What a block is.
@@ -209,6 +263,22 @@ impl Compose<'_> {
         out.extend_from_slice(&self.chunks.read(range.clone())?);
         Ok(())
     }
+}
+
+/// Whether a unit is a part of the block of this number.
+fn is_of_block(unit: &Unit, number: u64) -> bool {
+    match unit.what {
+        What::Text { block } | What::Block { block } | What::Media { block } => {
+            block as u64 == number
+        }
+        _ => false,
+    }
+}
+
+/// The bytes of an array between its brackets.
+fn within_brackets(array: &Range<u64>) -> Range<u64> {
+    let start = array.start.saturating_add(1);
+    start..array.end.saturating_sub(1).max(start)
 }
 
 fn separate(out: &mut Vec<u8>, start: usize) {

@@ -6,9 +6,10 @@ use handback_page::json::{ByteSource, Pointer};
 use super::body::{self, Body, Look};
 use super::budget::Budget;
 use super::chunks::{CHUNK_BYTES, Chunks, ReadError, length};
-use super::compose::Compose;
+use super::compose::{Compose, Links};
 use super::hold::{self, BoundError, Place};
 use super::keep::Keep;
+use super::media::{Found, HeldMedia};
 use super::notice::{self, Facts, Line, Reading};
 use super::part::Part;
 use super::plan::{Plan, Unit, What};
@@ -22,6 +23,8 @@ use crate::schema::BoundedValidator;
 #[must_use]
 pub struct Bounding<'a> {
     budget: Budget,
+    media: Budget,
+    knows_links: bool,
     reading: Reading<'a>,
     schema: Option<&'a BoundedValidator>,
     chunk_bytes: usize,
@@ -32,7 +35,27 @@ impl<'a> Bounding<'a> {
     /// To a budget. Agents are told to read on with the tool `mcp_aql_read`.
     pub const fn new(budget: Budget) -> Self {
         let reading = Reading { tool: "mcp_aql_read", offsets: true };
-        Self { budget, reading, schema: None, chunk_bytes: CHUNK_BYTES, reserved_bytes: 0 }
+        Self {
+            budget,
+            media: Budget::MEDIA_DEFAULT,
+            knows_links: true,
+            reading,
+            schema: None,
+            chunk_bytes: CHUNK_BYTES,
+            reserved_bytes: 0,
+        }
+    }
+
+    /// The budget of images, audio and blobs, as base64: the other one is for everything beside it.
+    pub const fn media(mut self, media: Budget) -> Self {
+        self.media = media;
+        self
+    }
+
+    /// The client knows no `resource_link` blocks: texts take their place.
+    pub const fn without_links(mut self) -> Self {
+        self.knows_links = false;
+        self
     }
 
     /// Agents are told to read on with the tool of this name.
@@ -61,15 +84,27 @@ impl<'a> Bounding<'a> {
         self
     }
 
-    /// Whether a result of so many bytes is given as it is.
+    /// Whether a result of so many bytes is given as it is, whatever it is.
     #[must_use]
     pub fn allows(&self, bytes: u64) -> bool {
-        self.budget.allows(bytes.saturating_add(self.reserved_bytes as u64))
+        self.allows_parts(bytes, 0) && self.media.allows(bytes)
+    }
+
+    /// Whether a result of so many bytes, of which so many are media, is given as it is.
+    fn allows_parts(&self, bytes: u64, media_bytes: u64) -> bool {
+        let others = bytes.saturating_sub(media_bytes);
+        self.budget.allows(others.saturating_add(self.reserved_bytes as u64))
+            && self.media.allows(media_bytes)
     }
 
     /// What a result that is cut has room for.
     pub(super) fn room(&self) -> usize {
         self.budget.room().saturating_sub(self.reserved_bytes)
+    }
+
+    /// Bytes of media that are shown at most.
+    fn media_room(&self) -> u64 {
+        self.media.room() as u64
     }
 
     /// What is left of `structuredContent` is valid by this schema.
@@ -89,6 +124,8 @@ pub struct Bounded {
     pub parts: Vec<Part>,
     /// How many bytes were kept. What is there twice is kept once.
     pub held_bytes: u64,
+    /// Whether it is the result as it was given, to the byte.
+    pub is_as_given: bool,
 }
 
 impl Bounded {
@@ -116,13 +153,19 @@ pub fn bound<K: Keep>(
     keep: &mut K,
 ) -> Result<Bounded, BoundError<K::Error>> {
     let chunks = Chunks::new(result, how.chunk_bytes);
-    if how.allows(result.size_bytes()) {
+    let as_given = || {
         let result = chunks.read(chunks.all()).map_err(BoundError::Source)?.into_owned();
-        return Ok(Bounded { result, parts: vec![], held_bytes: 0 });
+        Ok(Bounded { result, parts: vec![], held_bytes: 0, is_as_given: true })
+    };
+    if how.allows(result.size_bytes()) {
+        return as_given();
     }
-    let shape = Shape::read(&chunks).map_err(not_json)?;
-    let job = Job { chunks, shape: &shape, how };
-    if let Some(plan) = Plan::of(&shape, how.room())
+    let (shape, media) = Shape::read(&chunks).map_err(not_json)?;
+    if how.allows_parts(result.size_bytes(), media.bytes) {
+        return as_given();
+    }
+    let job = Job { chunks, shape: &shape, media: &media, how };
+    if let Some(plan) = Plan::of(&shape, &media, (how.room(), how.media_room()))
         && let Some(bounded) = job.taken_apart(&plan, keep)?
     {
         return Ok(bounded);
@@ -160,6 +203,7 @@ fn loses(bodies: &[Body], pieces: &Pieces) -> bool {
 struct Job<'a> {
     chunks: Chunks<'a>,
     shape: &'a Shape,
+    media: &'a Found,
     how: &'a Bounding<'a>,
 }
 
@@ -174,7 +218,7 @@ impl Job<'_> {
         let most = self.how.room();
         // Each of several gets twice its share at most.
         let limit = most.min(2 * (most / units.len().max(1)));
-        let look = Look { chunks: self.chunks, limit, share: plan.share };
+        let look = self.look(limit, plan.share);
         let bodies: Result<Vec<_>, _> = units.iter().map(|unit| look.at(unit)).collect();
         let mut bodies = bodies.map_err(BoundError::Source)?;
         body::tie(units, &mut bodies);
@@ -224,8 +268,9 @@ impl Job<'_> {
                 break;
             }
             let parts = parts(units, bodies, places, &pieces);
-            let result = self.compose(units, &pieces, &parts)?;
-            match most.checked_sub(result.len()) {
+            let (result, media_bytes) = self.compose(units, &pieces, &parts)?;
+            let bytes = result.len().saturating_sub(media_bytes);
+            match most.checked_sub(bytes) {
                 Some(left) => {
                     best = Some((result, parts, pieces));
                     if left < SLACK_BYTES {
@@ -235,12 +280,12 @@ impl Job<'_> {
                     room += left;
                 }
                 None if best.is_some() => room = usize::midpoint(fits, room),
-                None => room = room.saturating_sub(result.len() - most),
+                None => room = room.saturating_sub(bytes - most),
             }
         }
         let held_bytes = places.iter().filter(|place| !place.again).map(|place| place.bytes).sum();
         Ok(best.map(|(result, parts, pieces)| Fitted {
-            bounded: Bounded { result, parts, held_bytes },
+            bounded: Bounded { result, parts, held_bytes, is_as_given: false },
             loses: loses(bodies, &pieces),
         }))
     }
@@ -249,31 +294,37 @@ impl Job<'_> {
     fn whole<K: Keep>(&self, keep: &mut K) -> Result<Bounded, BoundError<K::Error>> {
         let value = self.chunks.all();
         let units = [Unit { path: Pointer::whole(), what: What::Whole, value }];
-        let look = Look { chunks: self.chunks, limit: 0, share: 0 };
+        let look = self.look(0, 0);
         let bodies: Result<Vec<_>, _> = units.iter().map(|unit| look.at(unit)).collect();
         let bodies = bodies.map_err(BoundError::Source)?;
         let places = hold::all(&self.chunks, &bodies, keep)?;
         let invalid = self.how.schema.is_some() && !self.is_error();
         let pieces = Pieces { all: vec![Piece::default()], invalid };
         let parts = parts(&units, &bodies, &places, &pieces);
-        let shape = self.bare();
-        let job = Job { shape: &shape, ..*self };
-        let result = job.compose(&units, &pieces, &parts).map_err(|error| {
+        let (shape, media) = (self.bare(), Found::default());
+        let job = Job { shape: &shape, media: &media, ..*self };
+        let (result, _) = job.compose(&units, &pieces, &parts).map_err(|error| {
             hold::forget(&places, keep);
             BoundError::Source(error)
         })?;
         let held_bytes = places.iter().map(|place| place.bytes).sum();
-        Ok(Bounded { result, parts, held_bytes })
+        Ok(Bounded { result, parts, held_bytes, is_as_given: false })
     }
 }
 
 impl Job<'_> {
+    fn look(&self, limit: usize, share: usize) -> Look<'_> {
+        let Self { chunks, media, how, .. } = self;
+        Look { chunks: *chunks, limit, share, media, media_room: how.media_room() }
+    }
+
+    /// The result, and the bytes of the media in it.
     fn compose(
         &self,
         units: &[Unit],
         pieces: &Pieces,
         parts: &[Part],
-    ) -> Result<Vec<u8>, CollectionError> {
+    ) -> Result<(Vec<u8>, usize), CollectionError> {
         let blocks = self.shape.block_count;
         let lines = parts.iter().zip(units).zip(&pieces.all);
         let lines: Vec<_> = lines
@@ -286,8 +337,12 @@ impl Job<'_> {
             invalid: pieces.invalid,
         };
         let notice = (!parts.is_empty()).then(|| notice::write(&facts));
-        let compose = Compose { chunks: self.chunks, shape: self.shape, units };
-        compose.result(notice.as_deref(), pieces, parts)
+        let Self { chunks, shape, media, how } = self;
+        let links = Links { are_known: how.knows_links, tool: how.reading.tool };
+        let compose = Compose { chunks: *chunks, shape, units, media, links };
+        let result = compose.result(notice.as_deref(), pieces, parts)?;
+        let media_bytes = usize::try_from(compose.media_bytes(pieces)).unwrap_or(usize::MAX);
+        Ok((result, media_bytes))
     }
 
     /// Whether the upstream says that the call failed: then no schema holds.
@@ -323,6 +378,10 @@ fn parts(units: &[Unit], bodies: &[Body], places: &[Place], pieces: &Pieces) -> 
         shown: piece.shown,
         total: body.held.total,
         bytes: place.bytes,
+        media: match &body.held.media {
+            Some(HeldMedia::Block(media)) => Some(media.clone()),
+            Some(HeldMedia::Blocks) | None => None,
+        },
         until_ms: place.kept.until_ms,
         until_at_most_ms: place.kept.until_at_most_ms,
     };

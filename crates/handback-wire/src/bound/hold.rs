@@ -71,8 +71,9 @@ fn one<K: Keep>(
     held: &Held,
     keep: &mut K,
 ) -> Result<Place, BoundError<K::Error>> {
-    let Held { kind, items, content, .. } = held;
-    let (kept, bytes) = write(chunks, content, &NewPart::new(kind, items.clone()), keep)?;
+    let Held { kind, items, content, media, .. } = held;
+    let part = NewPart::new(kind, items.clone(), media.clone());
+    let (kept, bytes) = write(chunks, content, &part, keep)?;
     Ok(Place { kept, bytes, again: false })
 }
 

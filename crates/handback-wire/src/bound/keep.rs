@@ -5,6 +5,8 @@ use std::error::Error;
 use handback_page::json::Pointer;
 use handback_token::Handle;
 
+use super::media::HeldMedia;
+
 /// Keeps parts of results for the caller that they are made for.
 pub trait Keep {
     /// Why a part was not kept.
@@ -55,11 +57,13 @@ pub struct NewPart {
     pub kind: &'static str,
     /// Where in it the array or object is whose elements or members are its items.
     pub items: Pointer,
+    /// The media blocks in it, if there are any.
+    pub media: Option<HeldMedia>,
 }
 
 impl NewPart {
-    pub(super) const fn new(kind: &'static str, items: Pointer) -> Self {
-        Self { kind, items }
+    pub(super) const fn new(kind: &'static str, items: Pointer, media: Option<HeldMedia>) -> Self {
+        Self { kind, items, media }
     }
 }
 

@@ -10,7 +10,8 @@
 //! | a text that is JSON | the same, as text | what the text stands for, as JSON |
 //! | one long text in a small document | the document, with the first lines of the text | the text, as lines |
 //! | another text | its first lines | the text, as lines |
-//! | image, audio, blob, what is not known | a text that names it | the block, as JSON |
+//! | image, audio or blob over the budget of media | a link | the block, as JSON |
+//! | a block that is not known | a text that names it | the block, as JSON |
 //! | more blocks than can be cut one by one | the first blocks | all blocks, as JSON |
 //! | a large member that is not known | nothing | it, as JSON |
 //! | what cannot be taken apart | nothing | the whole result |
@@ -48,6 +49,7 @@ mod error;
 mod hold;
 mod items;
 mod keep;
+mod media;
 mod notice;
 mod part;
 mod plain;
@@ -66,5 +68,6 @@ pub use cut::{Bounded, Bounding, bound};
 pub use error::{OMITTED_KEY, bound_error};
 pub use hold::BoundError;
 pub use keep::{JSON, Keep, Kept, NewPart, PartWriter, TEXT};
+pub use media::{HELD_URI, HeldMedia, Masked, MediaBlock, MediaKind};
 pub use part::Part;
 pub use plan::HELD_KEY;

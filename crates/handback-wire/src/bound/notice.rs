@@ -76,10 +76,31 @@ pub(super) fn write(facts: &Facts<'_>) -> String {
              marked as an error. The call was made; do not repeat it.\n",
         );
     }
-    if let Some(part) = parts().next() {
-        read_on(facts, part, &mut out);
+    if let Some(line) = facts.lines.iter().find(|line| !is_media(line)) {
+        read_on(facts, line.part, &mut out);
+    }
+    if let Some(line) = facts.lines.iter().find(|line| is_media(line)) {
+        show_media(facts, line.part, &mut out);
     }
     out
+}
+
+/// Whether a part is a media block: it has no words to search for.
+fn is_media(line: &Line<'_>) -> bool {
+    matches!(line.unit.what, What::Media { .. })
+}
+
+/// How to have a media block shown.
+fn show_media(facts: &Facts<'_>, part: &Part, out: &mut String) {
+    let gap = if out.ends_with('\n') { "" } else { "\n" };
+    let _ = write!(
+        out,
+        "{gap}To see one of the images or other media, call tool {}: {{\"operation\":\"{}\",\
+         \"element_type\":\"{}\",\"params\":{{\"id\":\"0\"}}}}.",
+        facts.reading.tool,
+        Operation::GetElement.name(),
+        part.handle,
+    );
 }
 
 /// How to read on.
@@ -89,9 +110,10 @@ fn read_on(facts: &Facts<'_>, part: &Part, out: &mut String) {
     let paging = if offsets { "offset, limit" } else { "first, after" };
     let is_text = |line: &Line<'_>| line.part.kind == TEXT;
     let texts = facts.lines.iter().filter(|line| is_text(line)).count();
+    let others = facts.lines.iter().filter(|line| !is_media(line)).count();
     let ids = match texts {
         0 => "item number from 0",
-        all if all == facts.lines.len() => "line number from 1",
+        all if all == others => "line number from 1",
         _ => "item number from 0, line number from 1",
     };
     let _ = write!(
@@ -120,6 +142,10 @@ fn label(line: &Line<'_>) -> String {
         What::Text { .. } if line.blocks == 1 => "text".to_owned(),
         What::Text { block } => format!("text {}", block + 1),
         What::Block { block } => format!("block {}", block + 1),
+        What::Media { block } => match &line.part.media {
+            Some(media) => format!("block {} ({media})", block + 1),
+            None => format!("block {}", block + 1),
+        },
         What::Content => "content".to_owned(),
         What::Whole => "the whole result".to_owned(),
         What::Member => line.unit.path.tokens().join("/"),
@@ -140,6 +166,9 @@ fn said(line: &Line<'_>) -> String {
         None => String::new(),
     };
     let others = match line.remark {
+        Remark::NotShown if is_media(line) => {
+            return format!(", a link stands for it, {bytes} bytes");
+        }
         Remark::NotShown => return format!(", not shown here, {bytes} bytes"),
         Remark::Outline(outline, others) => {
             let others = also(others);

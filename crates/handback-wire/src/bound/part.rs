@@ -27,6 +27,8 @@ pub struct Part {
     pub total: u64,
     /// How many bytes are held.
     pub bytes: u64,
+    /// The media type of the media block that it is, if it is one.
+    pub media: Option<String>,
     /// Until when it is held if nobody reads it, in milliseconds since 1970.
     pub until_ms: u64,
     /// Until when it is held however often it is read.
@@ -50,6 +52,9 @@ impl Part {
             && let Value::Object(members) = &mut entry
         {
             members.insert("inside".to_owned(), self.inside.to_string().into());
+        }
+        if let (Some(media), Value::Object(members)) = (&self.media, &mut entry) {
+            members.insert("media".to_owned(), media.as_str().into());
         }
         entry
     }

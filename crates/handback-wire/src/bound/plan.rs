@@ -6,6 +6,7 @@ use handback_page::json::Pointer;
 
 use super::chunks::length;
 use super::items;
+use super::media::{Found, MediaBlock};
 use super::shape::{self, Block, Member, Shape};
 use super::share;
 use crate::json::lexer::Token;
@@ -45,6 +46,8 @@ pub(super) enum What {
     Text { block: usize },
     /// The block of this number: replaced.
     Block { block: usize },
+    /// The media block of this number: a link takes its place.
+    Media { block: usize },
     /// All blocks: cut at blocks.
     Content,
     /// Another member of the result: left out.
@@ -65,21 +68,25 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A plan for a result that can be taken apart, in at most `room` bytes.
-    pub(super) fn of(shape: &Shape, room: usize) -> Option<Self> {
+    /// A plan for a result that can be taken apart, in at most `room` bytes beside its media, and
+    /// `media_room` bytes of these.
+    pub(super) fn of(
+        shape: &Shape,
+        media: &Found,
+        (room, media_room): (usize, u64),
+    ) -> Option<Self> {
         let content = shape.find("content");
         if !shape.is_plain || content.is_some_and(|content| content.kind != Token::Array) {
             return None;
         }
         let by_block = || {
-            let units = units(shape, blocks(shape)?)?;
+            let units = units(shape, blocks(shape, media, media_room)?)?;
             let plan = Self::choose(&units, room, room / 4 * 3)?;
-            let is_block =
-                |unit: &&Unit| matches!(unit.what, What::Text { .. } | What::Block { .. });
+            let is_block = |unit: &&Unit| unit.what.is_in_content();
             (plan.cut.iter().filter(is_block).count() <= CUT_BLOCKS_MAX).then_some(plan)
         };
         let whole_content = || {
-            let all = content.map(all_blocks);
+            let all = content.map(|content| all_blocks(content, media, media_room));
             Self::choose(&units(shape, all.into_iter().collect())?, room, room)
         };
         by_block().or_else(whole_content)
@@ -95,12 +102,12 @@ impl Plan {
             }
             let fixed: usize = units.iter().map(|unit| unit.fixed).sum();
             let left = room.checked_sub(cost)?.checked_sub(fixed)?;
-            let wants: Vec<_> = units.iter().map(Candidate::wants).collect();
+            let wants: Vec<_> = units.iter().map(|unit| unit.wants).collect();
             let level = share::level(left, &wants);
             let (cut, whole): (Vec<_>, Vec<_>) =
-                units.iter().partition(|unit| unit.forced || unit.wants() > level);
+                units.iter().partition(|unit| unit.forced || unit.wants > level);
             if cut.len() <= count {
-                let shown: usize = whole.iter().map(|unit| unit.wants()).sum();
+                let shown: usize = whole.iter().map(|unit| unit.wants).sum();
                 let left = left.saturating_sub(shown);
                 let share = left / cut.len().max(1);
                 let cut = cut.into_iter().map(|candidate| candidate.unit.clone()).collect();
@@ -119,12 +126,22 @@ struct Candidate {
     fixed: usize,
     /// Whether it is cut whatever its size.
     forced: bool,
+    /// Bytes that it takes where it is shown whole, beside those that are fixed.
+    wants: usize,
 }
 
 impl Candidate {
-    fn wants(&self) -> usize {
-        // What is left out takes nothing.
-        if self.forced { 0 } else { narrow(length(&self.unit.value)) }
+    /// A part that is shown if there is room for all of it.
+    fn new(unit: Unit, fixed: usize) -> Self {
+        let wants = narrow(length(&unit.value));
+        Self { unit, fixed, forced: false, wants }
+    }
+}
+
+impl What {
+    /// Whether it is a part of one block.
+    pub(super) const fn is_in_content(self) -> bool {
+        matches!(self, Self::Text { .. } | Self::Block { .. } | Self::Media { .. })
     }
 }
 
@@ -145,17 +162,39 @@ fn units(shape: &Shape, content: Vec<Candidate>) -> Option<Vec<Candidate>> {
         };
         let path = path(&[&member.name])?;
         let unit = Unit { path, what, value: member.value.clone() };
-        units.push(Candidate { unit, fixed: member.name.len() * 2 + 4, forced });
+        let candidate = Candidate::new(unit, member.name.len() * 2 + 4);
+        // A member that is left out takes nothing.
+        let wants = if forced { 0 } else { candidate.wants };
+        units.push(Candidate { forced, wants, ..candidate });
     }
     Some(units)
 }
 
-/// The blocks one by one, if they are few.
-fn blocks(shape: &Shape) -> Option<Vec<Candidate>> {
+/// The blocks one by one, if they are few. Media blocks stay in their order, for as long as there is
+/// room for them.
+fn blocks(shape: &Shape, media: &Found, media_room: u64) -> Option<Vec<Candidate>> {
     if shape.block_count > shape.blocks.len() as u64 {
         return None;
     }
-    shape.blocks.iter().enumerate().map(|(number, block)| candidate(number, block)).collect()
+    let mut left = media_room;
+    let candidates = shape.blocks.iter().enumerate().map(|(number, block)| {
+        let Some(found) = media.block(number as u64) else { return candidate(number, block) };
+        let rest = left.checked_sub(length(&found.data));
+        left = rest.unwrap_or(left);
+        media_candidate(number, found, rest.is_some())
+    });
+    candidates.collect()
+}
+
+/// A media block, of which nothing is cut: it stays, or a link takes its place.
+fn media_candidate(number: usize, found: &MediaBlock, stays: bool) -> Option<Candidate> {
+    let unit = Unit {
+        path: path(&["content", &number.to_string()])?,
+        what: What::Media { block: number },
+        value: found.block.clone(),
+    };
+    let fixed = if stays { narrow(found.beside()) + 1 } else { 1 };
+    Some(Candidate { unit, fixed, forced: !stays, wants: 0 })
 }
 
 fn candidate(number: usize, block: &Block) -> Option<Candidate> {
@@ -173,7 +212,7 @@ fn candidate(number: usize, block: &Block) -> Option<Candidate> {
         },
     };
     let fixed = narrow(beside(&unit.value)) + 1;
-    Some(Candidate { unit, fixed, forced: false })
+    Some(Candidate::new(unit, fixed))
 }
 
 /// The text of a block, and the names of the members that lead to it.
@@ -192,10 +231,11 @@ fn text_of(block: &Block) -> Option<(Vec<&'static str>, Range<u64>)> {
     }
 }
 
-fn all_blocks(content: &Member) -> Candidate {
+fn all_blocks(content: &Member, media: &Found, media_room: u64) -> Candidate {
     let path = Pointer::from_tokens(["content".to_owned()]);
     let unit = Unit { path, what: What::Content, value: content.value.clone() };
-    Candidate { unit, fixed: 0, forced: false }
+    let wants = narrow(length(&content.value).saturating_sub(media.bytes));
+    Candidate { unit, fixed: 0, forced: media.bytes > media_room, wants }
 }
 
 fn path(names: &[&str]) -> Option<Pointer> {

@@ -17,8 +17,6 @@ use crate::json::unescape;
 /// How lists are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// At items, which are shown whole.
-    Whole,
     /// At items; the one item of an array is cut if it does not fit.
     Items,
     /// All objects are records, and if the first item of an array does not fit, it is cut. For
@@ -149,7 +147,6 @@ impl Render<'_> {
         out: &mut Vec<u8>,
     ) -> bool {
         let may = match self.mode {
-            Mode::Whole => false,
             Mode::Items => list.total == 1,
             Mode::Inside => true,
         };
@@ -327,8 +324,6 @@ mod tests {
         check(&list, Mode::Items, 301, &json!([]), 0);
         let cut = format!("{}… [cut: 302 bytes in all]", long(71));
         check(&list, Mode::Inside, 102, &json!([cut]), 0);
-        check(&list, Mode::Whole, 102, &json!([]), 0);
-        check(&list, Mode::Whole, 10_000, &list, 3);
     }
 
     #[test]
@@ -375,7 +370,7 @@ mod tests {
             }
             let items = Items::of(&sketch);
             for room in rooms {
-                for mode in [Mode::Whole, Mode::Items, Mode::Inside] {
+                for mode in [Mode::Items, Mode::Inside] {
                     let cut = cut(&sketch, Some(items.node), mode, room);
                     prop_assert!(serde_json::from_slice::<Value>(&cut.text).is_ok());
                     prop_assert!(cut.text.len() <= room.max(least(sketch.root())));

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::chunks::{Chunks, ReadError};
+use super::media::{Form, Found, MediaScan};
 use crate::json::lexer::{Lexer, NotJson, Sink, Token};
 
 /// A result with more members is not looked into: those of the protocol are five.
@@ -57,12 +58,16 @@ pub(super) fn find<'a>(members: &'a [Member], name: &str) -> Option<&'a Member> 
 }
 
 impl Shape {
-    /// Reads a result from its first byte to its last.
-    pub(super) fn read(chunks: &Chunks<'_>) -> Result<Self, ReadError<NotJson>> {
-        let (mut lexer, mut walk) = (Lexer::new(), Walk::new());
-        chunks.each(chunks.all(), |piece| lexer.feed(piece, &mut walk))?;
-        lexer.finish(&mut walk).map_err(ReadError::Taker)?;
-        Ok(walk.finish())
+    /// Reads a result from its first byte to its last: its parts, and the media in it. A result that
+    /// cannot be taken apart has no media.
+    pub(super) fn read(chunks: &Chunks<'_>) -> Result<(Self, Found), ReadError<NotJson>> {
+        let (mut lexer, mut sinks) = (Lexer::new(), (Walk::new(), MediaScan::new(Form::Result)));
+        chunks.each(chunks.all(), |piece| lexer.feed(piece, &mut sinks))?;
+        lexer.finish(&mut sinks).map_err(ReadError::Taker)?;
+        let (walk, scan) = sinks;
+        let shape = walk.finish();
+        let media = if shape.is_plain { scan.finish() } else { Found::default() };
+        Ok((shape, media))
     }
 
     /// A result without members.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::body::{Body, Shown};
+use super::body::{Body, Shown, ShownBlocks};
 use super::hold::Place;
 use super::items::{self, Items, LongText};
 use super::plain::Plain;
@@ -16,6 +16,8 @@ use crate::schema::BoundedValidator;
 pub(super) struct Piece {
     /// JSON; if there is none, nothing stands in its place.
     pub(super) json: Option<Vec<u8>>,
+    /// The blocks that are shown, where it is all of them.
+    pub(super) blocks: Option<ShownBlocks>,
     /// How many items of what is held are shown.
     pub(super) shown: u64,
     pub(super) remark: Remark,
@@ -108,15 +110,18 @@ impl Show<'_> {
         };
         let (cut, remark) = match &body.shown {
             Shown::Json(sketch) => {
-                if self.is_content(group) {
-                    let root = Some(sketch.root());
-                    let cut = |room| render::cut(sketch, root, Mode::Whole, room);
-                    (fit(room, cut, |cut| cut.text.len()), Remark::Plain)
-                } else {
-                    let cut = self.json(sketch, group, room, pieces);
-                    let remark = remark(sketch, &cut);
-                    (cut, remark)
+                let cut = self.json(sketch, group, room, pieces);
+                let remark = remark(sketch, &cut);
+                (cut, remark)
+            }
+            Shown::Blocks(row) => {
+                let blocks = row.within(room);
+                let (bytes, shown) = (blocks.bytes, blocks.first);
+                if let Some(piece) = pieces.all.get_mut(first) {
+                    let (blocks, remark) = (Some(blocks), Remark::Plain);
+                    *piece = Piece { blocks, shown, remark, json: None };
                 }
+                return bytes;
             }
             Shown::Long { sketch, text } => {
                 let mark = self.mark(first, " ");
@@ -165,10 +170,6 @@ impl Show<'_> {
         }
     }
 
-    fn is_content(&self, group: &[usize]) -> bool {
-        self.whats(group).any(|what| what == What::Content)
-    }
-
     fn whats(&self, group: &[usize]) -> impl Iterator<Item = What> {
         group.iter().filter_map(|number| Some(self.units.get(*number)?.what))
     }
@@ -215,7 +216,8 @@ impl Show<'_> {
             };
             if let Some(json) = json {
                 used += json.len();
-                *piece = Piece { json: Some(json), shown: cut.shown, remark: remark.clone() };
+                let (shown, remark) = (cut.shown, remark.clone());
+                *piece = Piece { json: Some(json), shown, remark, blocks: None };
             }
         }
         used

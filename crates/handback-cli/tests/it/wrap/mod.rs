@@ -13,6 +13,7 @@ mod hops;
 mod killed;
 mod large;
 mod leaving;
+mod media;
 mod metrics;
 mod news;
 mod own;

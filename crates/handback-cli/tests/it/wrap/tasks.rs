@@ -32,6 +32,11 @@ fn task_of(result: &Value) -> String {
     result["taskId"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
 }
 
+/// The result of a task, once it is completed.
+pub(super) fn result_of(client: &mut Client, task: &str) -> Value {
+    until(client, task, &["completed"]).0["result"].clone()
+}
+
 /// What is said of a task once it has one of these states, as it was written.
 fn until(client: &mut Client, task: &str, status: &[&str]) -> (Value, String) {
     let begun = Instant::now();
@@ -540,4 +545,76 @@ fn what_is_configured_for_a_tool_holds_for_its_tasks_by_every_name() {
     let task = task_of(&called["result"]);
     let told = callers.ask_of(alice, "tasks/get", &task, json!({"taskId": task}), knows_tasks());
     assert_eq!(text(&told["result"]["result"]).len(), 100_000);
+}
+
+/// The least quota that can be configured.
+const QUOTA: usize = 1 << 20;
+
+#[test]
+fn wound_a10_results_of_tasks_count_in_what_their_caller_holds() {
+    // Under and over 64 KiB.
+    for bytes in [20_000, 100_000] {
+        let world = World::new();
+        let settings = format!(
+            "[gateway]\nbudget = \"unlimited\"\n[held]\nbytes_per_caller = {QUOTA}\n\
+             [[gateway.tools]]\ntools = \"document\"\nlong = true\n"
+        );
+        world.sandbox.write("handback.toml", &settings);
+        let config = world.sandbox.path("handback.toml");
+        let flags = ["--config", config.to_str().unwrap()];
+        let mut client = world.client_with(Era::Newest, &flags, knows_tasks());
+        let mut tasks = Vec::new();
+        let most = 3 * 2 * QUOTA / bytes;
+        let made = (0..most).find_map(|_| {
+            let called = client.call("document", &json!({"bytes": bytes}));
+            match called["resultType"].as_str() {
+                Some("task") => {
+                    let task = task_of(&called);
+                    let (told, _) = until(&mut client, &task, &["completed", "failed"]);
+                    assert_eq!(told["status"], "completed", "{told}");
+                    assert!(told["result"].to_string().len() > bytes);
+                    tasks.push(task);
+                    None
+                }
+                _ => Some(called),
+            }
+        });
+        // Once what is kept is twice the quota, a call is answered where it was made.
+        let made = made.unwrap_or_else(|| panic!("{} tasks of {bytes} bytes", tasks.len()));
+        assert!(text(&made).len() >= bytes, "the call is made all the same");
+        let kept = tasks.len() * bytes;
+        assert!((QUOTA..=2 * QUOTA).contains(&kept), "{kept} bytes in {} tasks", tasks.len());
+        // What was given before is still there.
+        let (told, _) = until(&mut client, &tasks[0], &["completed"]);
+        assert!(told["result"].to_string().len() > bytes);
+    }
+}
+
+#[test]
+fn wound_a10_a_task_ends_with_what_it_came_to() {
+    let world = World::new();
+    let settings = "[held]\nidle_s = 2\nlongest_s = 2\n\
+                    [[gateway.tools]]\ntools = \"look\"\nlong = true\n";
+    world.sandbox.write("handback.toml", settings);
+    let config = world.sandbox.path("handback.toml");
+    let flags = ["--config", config.to_str().unwrap()];
+    let mut client = world.client_with(Era::Newest, &flags, knows_tasks());
+    let called = client.call("look", &json!({"text": "x"}));
+    let task = task_of(&called);
+    let (told, _) = until(&mut client, &task, &["completed"]);
+    let ttl = told["ttlMs"].as_u64().unwrap();
+    assert!((2_000..60_000).contains(&ttl), "{told}");
+    // It never says that it is there without its result.
+    let begun = Instant::now();
+    loop {
+        client.send("tasks/get", json!({"taskId": task}));
+        let told = client.receive();
+        if told["error"].is_object() {
+            assert_eq!(told["error"]["message"], "there is no such task", "{told}");
+            break;
+        }
+        assert_eq!(text(&told["result"]["result"]), "x", "{told}");
+        assert!(begun.elapsed() < LONG, "it is still there");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

@@ -31,7 +31,7 @@ impl World {
         let note = HeldNote {
             upstream: Some("files".to_owned()),
             tool: "read".to_owned(),
-            items: String::new(),
+            ..HeldNote::default()
         };
         let new = NewValue::new(kind).note(note.to_bytes());
         let held = self.held.put(&who(owner), new, bytes, &mut rand::rng(), NOW);

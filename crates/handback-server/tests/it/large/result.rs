@@ -48,6 +48,7 @@ impl Result {
             upstream: Some("shop".to_owned()),
             tool: "export".to_owned(),
             items: ITEMS.to_owned(),
+            media: None,
         };
         let new = NewValue::new("application/json").note(note.to_bytes());
         let mut writer = held.writer(owner, new, &mut rand::rng(), START_MS).unwrap();

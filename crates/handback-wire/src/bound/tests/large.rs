@@ -139,7 +139,7 @@ fn a_large_text_is_never_in_memory() {
         Repeated::new("{\"content\":[{\"type\":\"text\",\"text\":\"", unit, LARGE_BYTES, "\"}]}");
     let (_, bounded, counter) = cut_large(&source);
     let (bytes, hash) = expected("", &format!("{line}\n"), source.count, "");
-    assert_eq!(counter.parts[0], (NewPart::new(TEXT, Default::default()), bytes, hash));
+    assert_eq!(counter.parts[0], (NewPart::new(TEXT, Default::default(), None), bytes, hash));
     assert_eq!(bounded.parts[0].total, source.count);
     assert!(bounded.parts[0].shown > 20);
 }
@@ -151,7 +151,8 @@ fn a_large_image_is_never_in_memory() {
     let (shown, bounded, counter) = cut_large(&source);
     assert_eq!(counter.parts[0].1, source.size_bytes() - "{\"content\":[]}".len() as u64);
     assert_eq!(bounded.parts[0].path.to_string(), "/content/0");
-    assert!(shown["content"][1]["text"].as_str().unwrap().starts_with("[image, image/png, "));
+    assert_eq!(shown["content"][1]["type"], "resource_link");
+    assert_eq!(shown["content"][1]["mimeType"], "image/png");
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn a_large_list_is_never_in_memory() {
     let (shown, bounded, counter) = cut_large(&source);
     let (bytes, hash) = expected("{\"rows\":[", &item, source.count, "{}],\"n\":1}");
     let items = "/rows".parse().unwrap();
-    assert_eq!(counter.parts[0], (NewPart::new(JSON, items), bytes, hash));
+    assert_eq!(counter.parts[0], (NewPart::new(JSON, items, None), bytes, hash));
     assert_eq!((bounded.parts[0].total, bounded.held_bytes), (source.count + 1, bytes));
     assert_eq!(shown["structuredContent"]["n"], 1);
     let rows = shown["structuredContent"]["rows"].as_array().unwrap();
@@ -178,7 +179,7 @@ fn a_large_document_in_a_text_is_never_in_memory() {
     let (_, bounded, counter) = cut_large(&source);
     let item = format!("{{\"id\":7,\"text\":\"{}\"}},\n", "x".repeat(2000));
     let (bytes, hash) = expected("[", &item, source.count, "{}]");
-    assert_eq!(counter.parts[0], (NewPart::new(JSON, Default::default()), bytes, hash));
+    assert_eq!(counter.parts[0], (NewPart::new(JSON, Default::default(), None), bytes, hash));
     assert_eq!(bounded.parts[0].total, source.count + 1);
     assert!(bounded.parts[0].shown > 10);
 }
@@ -190,7 +191,7 @@ fn a_large_text_in_a_document_in_a_text_is_never_in_memory() {
     let source = Repeated::new(start, unit, LARGE_BYTES / 4, "\\\"}\"}]}");
     let (_, bounded, counter) = cut_large(&source);
     let (bytes, hash) = expected("", &format!("{}\n", "y".repeat(200)), source.count, "");
-    assert_eq!(counter.parts[0], (NewPart::new(TEXT, Default::default()), bytes, hash));
+    assert_eq!(counter.parts[0], (NewPart::new(TEXT, Default::default(), None), bytes, hash));
     assert_eq!(bounded.parts[0].inside.to_string(), "/log");
     assert!(bounded.parts[0].shown > 100);
 }

@@ -1,6 +1,7 @@
 //! Results of every shape, and what tests share.
 
 mod large;
+mod media;
 mod random;
 mod schema;
 mod shapes;
@@ -16,7 +17,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    Bounded, Bounding, Budget, HELD_KEY, JSON, Keep, Kept, NewPart, Part, PartWriter, TEXT, bound,
+    Bounded, Bounding, Budget, HELD_KEY, HELD_URI, JSON, Keep, Kept, NewPart, Part, PartWriter,
+    TEXT, bound,
 };
 
 use crate::schema::{BoundedValidator, ForeignSchema};
@@ -134,6 +136,15 @@ pub(super) fn cut_by(result: &Value, budget: usize, schema: Option<&Rule>) -> Ou
     outcome
 }
 
+/// Cuts a result to so many bytes of texts and of media.
+#[track_caller]
+pub(super) fn cut_media(result: &Value, budget: usize, media: usize) -> Outcome {
+    let how = Bounding::new(Budget::bytes(budget)).media(Budget::bytes(media));
+    let outcome = cut_how(&result.to_string(), &how, (budget, media));
+    check(result, &outcome, budget.min(media), None);
+    outcome
+}
+
 #[track_caller]
 pub(super) fn cut_text(
     result: &str,
@@ -146,13 +157,38 @@ pub(super) fn cut_text(
     if let Some(validator) = &validator {
         how = how.output_schema(validator);
     }
+    cut_how(result, &how, (budget, Budget::MEDIA_DEFAULT.as_bytes()))
+}
+
+#[track_caller]
+fn cut_how(result: &str, how: &Bounding<'_>, (budget, media): (usize, usize)) -> Outcome {
     let mut shelf = Shelf::default();
     let source = InMemory::new(result.to_owned(), 0);
-    let bounded = bound(&source, &how, &mut shelf).unwrap();
-    let room = budget.max(Budget::FLOOR_BYTES);
-    assert!(bounded.result.len() <= room, "{} > {room}", bounded.result.len());
+    let bounded = bound(&source, how, &mut shelf).unwrap();
+    let (room, media_room) = (budget.max(Budget::FLOOR_BYTES), media.max(Budget::FLOOR_BYTES));
     let shown = serde_json::from_slice(&bounded.result).unwrap();
+    let of_media = media_bytes(&shown);
+    assert!(of_media <= media_room, "{of_media} > {media_room}");
+    let of_texts = bounded.result.len() - of_media;
+    assert!(of_texts <= room, "{of_texts} > {room}");
+    assert_eq!(bounded.is_as_given, bounded.result == result.as_bytes());
     Outcome { shown, bounded, shelf }
+}
+
+/// Whether a block is a media block, and its base64.
+pub(super) fn media_of(block: &Value) -> Option<&str> {
+    match block["type"].as_str()? {
+        "image" | "audio" => block["data"].as_str(),
+        "resource" => block["resource"]["blob"].as_str(),
+        _ => None,
+    }
+}
+
+/// Bytes of the base64 in a result, with quotes.
+fn media_bytes(result: &Value) -> usize {
+    let none = vec![];
+    let blocks = result["content"].as_array().unwrap_or(&none);
+    blocks.iter().filter_map(media_of).map(|data| Value::from(data).to_string().len()).sum()
 }
 
 /// Checks that nothing is lost, and that all that is said is true.
@@ -163,7 +199,7 @@ pub(super) fn check(original: &Value, outcome: &Outcome, budget: usize, schema: 
         assert_eq!(shown, original);
         return;
     }
-    assert!(original.to_string().len() > budget);
+    assert!(original.to_string().len() > budget, "nothing had to be held");
     let entries: Vec<_> = bounded.parts.iter().map(Part::entry).collect();
     assert_eq!(shown["_meta"][HELD_KEY], Value::from(entries));
     for part in &bounded.parts {
@@ -328,7 +364,11 @@ fn each_shorter(
 /// The document of a part, as it is shown.
 fn shown_of(shown: &Value, part: &Part) -> Option<Value> {
     match part.path.tokens() {
-        [name] if name == "content" => Some(shown["content"].as_array()?[1..].to_vec().into()),
+        [name] if name == "content" => {
+            // Media blocks behind them are not the first ones.
+            let first = usize::try_from(part.shown).unwrap();
+            Some(shown["content"].as_array()?[1..=first].to_vec().into())
+        }
         [content, number, names @ ..] if content == "content" => {
             let number: usize = number.parse().unwrap();
             let names = names.iter().fold(String::new(), |path, name| format!("{path}/{name}"));
@@ -397,7 +437,15 @@ fn check_blocks(original: &Value, outcome: &Outcome, is_held: &dyn Fn(&str) -> b
     let was = original["content"].as_array().unwrap_or(&none);
     let is = &outcome.shown["content"].as_array().unwrap()[1..];
     if is_held("/content") {
-        assert_eq!(was[..is.len()], *is);
+        let part = outcome.bounded.parts.iter().find(|part| part.path.to_string() == "/content");
+        let first = usize::try_from(part.unwrap().shown).unwrap();
+        let (first, behind) = is.split_at(first);
+        assert_eq!(was[..first.len()], *first);
+        let mut rest = was[first.len()..].iter();
+        for block in behind {
+            assert!(media_of(block).is_some(), "{block}");
+            assert!(rest.any(|was| was == block), "it is another one, or not in its place");
+        }
         return;
     }
     assert_eq!(was.len(), is.len());
@@ -406,6 +454,15 @@ fn check_blocks(original: &Value, outcome: &Outcome, is_held: &dyn Fn(&str) -> b
             .into_iter()
             .find(|names| is_held(&format!("/content/{number}/{names}")));
         if is_held(&format!("/content/{number}")) {
+            let path = format!("/content/{number}");
+            let part = outcome.bounded.parts.iter().find(|part| part.path.to_string() == path);
+            let part = part.unwrap();
+            assert_eq!(part.media.is_some(), media_of(was).is_some());
+            if part.media.is_some() {
+                assert_eq!(is["type"], "resource_link");
+                assert_eq!(is["uri"], format!("{HELD_URI}{}", part.handle));
+                continue;
+            }
             assert_eq!(is["type"], "text");
             let text = is["text"].as_str().unwrap();
             assert!(

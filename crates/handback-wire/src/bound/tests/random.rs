@@ -71,6 +71,15 @@ proptest! {
     }
 
     #[test]
+    fn media_is_shown_whole_or_held_to_the_byte(
+        result in any_result(),
+        budget in prop_oneof![0_usize..9000, 4000_usize..60_000],
+        media in prop_oneof![0_usize..9000, 4000_usize..60_000],
+    ) {
+        cut_media(&result, budget, media);
+    }
+
+    #[test]
     fn pieces_of_any_size_make_no_difference(
         result in any_result(),
         pretty: bool,
@@ -111,7 +120,9 @@ proptest! {
             Ok(bounded) if size > budget.max(Budget::FLOOR_BYTES) => {
                 prop_assert!(was_json);
                 prop_assert!(is_json(&bounded.result));
-                prop_assert!(bounded.result.len() <= budget.max(Budget::FLOOR_BYTES));
+                let shown: Value = serde_json::from_slice(&bounded.result).unwrap_or_default();
+                let texts = bounded.result.len().saturating_sub(media_bytes(&shown));
+                prop_assert!(bounded.is_as_given || texts <= budget.max(Budget::FLOOR_BYTES));
             }
             Ok(_) => {}
             Err(_) => prop_assert!(!was_json),

@@ -23,7 +23,7 @@ impl Values {
     fn hold(&mut self, kind: &str, upstream: Option<&str>, bytes: impl Into<Vec<u8>>) -> Handle {
         let handle = Handle::from_bytes([u8::try_from(self.held.len()).unwrap() + 1; 16]);
         let upstream = upstream.map(str::to_owned);
-        let note = HeldNote { upstream, tool: "read".to_owned(), items: String::new() };
+        let note = HeldNote { upstream, tool: "read".to_owned(), ..HeldNote::default() };
         self.held.insert(handle, (kind.to_owned(), note, bytes.into()));
         handle
     }
