@@ -14,6 +14,7 @@ use crate::keys::KeysCommand;
 use crate::output::Format;
 use crate::query::QueryArgs;
 use crate::serve::ServeArgs;
+use crate::store::StoreCommand;
 use crate::stream::StreamCommand;
 use crate::token::TokenCommand;
 use crate::wrap::WrapArgs;
@@ -59,6 +60,7 @@ Exit codes:
   2  the command line is wrong, or lacks a flag that the command insists on
   3  the token or cursor is refused; the reason is on stdout
   4  the server does not prove what it says of a stream
+  5  the store is damaged; what is missing is on stdout
 
 JSON:
   With --output json, an answer is one line on stdout, and an error one line on stderr with the
@@ -85,6 +87,9 @@ pub(crate) enum Command {
     /// Write, read, follow and verify streams, and send through a duplex
     #[command(subcommand)]
     Stream(StreamCommand),
+    /// Check the files of a server that is not running
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Make, list and remove the bearer tokens of callers
     #[command(subcommand)]
     Identity(IdentityCommand),

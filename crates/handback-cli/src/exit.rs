@@ -21,6 +21,9 @@ impl Exit {
 
     /// The command worked, and its answer is that the server does not prove what it says.
     pub(crate) const UNPROVED: Self = Self(4);
+
+    /// The command worked, and its answer is that the store is damaged.
+    pub(crate) const DAMAGED: Self = Self(5);
 }
 
 impl From<Exit> for ExitCode {

@@ -19,6 +19,7 @@ mod output;
 mod query;
 mod rings;
 mod serve;
+mod store;
 mod stream;
 mod text;
 mod token;
@@ -53,6 +54,7 @@ fn run(command: Command, output: Output) -> Result<Exit, Failure> {
     match command {
         Command::Keys(command) => keys::run(command, output),
         Command::Token(command) => token::run(command, output),
+        Command::Store(command) => store::run(&command, output),
         Command::Stream(command) => stream::run(command, output),
         Command::Identity(command) => identity::run(command, output),
         Command::Config(command) => config_file::run(command, output),

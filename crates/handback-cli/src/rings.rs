@@ -33,13 +33,15 @@ pub(crate) fn find(args: &RingArgs) -> Result<FoundRing, Failure> {
 
 /// Finds the ring, or makes one in the data directory, as a server does when it starts.
 pub(crate) fn find_or_make(args: &RingArgs, output: Output) -> Result<FoundRing, Failure> {
-    find_or_make_in(args, None, output)
+    find_or_make_in(args, None, None, output)
 }
 
-/// The same, in a data directory that was named.
+/// The same, in a data directory that was named. None is made if the folder `sealed` in the data
+/// directory exists, whose content needs the ring that was there.
 pub(crate) fn find_or_make_in(
     args: &RingArgs,
     data: Option<&Path>,
+    sealed: Option<&Path>,
     output: Output,
 ) -> Result<FoundRing, Failure> {
     match load(args.keys.as_deref(), None, args.atd_mode) {
@@ -52,6 +54,16 @@ pub(crate) fn find_or_make_in(
         None => default_file()?,
     };
     let is_new = !path.exists();
+    if is_new
+        && let Some(sealed) = sealed.map(|sealed| folder.join(sealed)).filter(|it| it.exists())
+    {
+        let (path, sealed) = (path.display(), sealed.display());
+        let error = format!("{path} is missing, and {sealed} cannot be read without it");
+        return Err(Failure::new(error).hint(
+            "restore the file from a backup, or name the ring that the data directory was made with: \
+             --keys FILE, or HANDBACK_KEYS",
+        ));
+    }
     let loaded = load(None, Some(&folder), Mode::Sealed)?;
     if is_new {
         output.note("note", &format!("made a key ring: {}", path.display()));

@@ -57,18 +57,49 @@ pub enum KeyError {
     Signing,
 }
 
+/// Keys that a store of any version has.
+const FIRST_KEYS: [&str; 2] = ["store", "events"];
+
+/// The key that stores have since they have a file `format`.
+const WEBHOOKS_KEY: &str = "webhooks";
+
+/// Keys that a store must have.
+fn needed(store: &Path) -> Vec<&'static str> {
+    let mut needed = Vec::new();
+    if store.exists() {
+        needed.extend(FIRST_KEYS);
+    }
+    if store.join("format").exists() {
+        needed.push(WEBHOOKS_KEY);
+    }
+    needed
+}
+
+/// Files of keys that are missing in a data directory whose store needs them.
+#[must_use]
+pub fn missing_keys(data: &Path) -> Vec<PathBuf> {
+    let folder = data.join("wrapped");
+    let paths = needed(&data.join("store")).into_iter().map(|name| path_of(&folder, name));
+    paths.filter(|path| !path.exists()).collect()
+}
+
 /// Reads the keys of a store, or makes them for one that is not there yet.
 pub(crate) fn load(
     ring: &KeyRing,
     folder: &Path,
-    store_exists: bool,
+    store: &Path,
     rng: &mut dyn CryptoRng,
 ) -> Result<StoreKeys, KeyError> {
     make_folder(folder)?;
-    let data: RingDataKey = one(ring, folder, "store", store_exists, rng)?;
-    let seed: SigningSeed = one(ring, folder, "events", store_exists, rng)?;
+    let needed = needed(store);
+    if needed.is_empty() && path_of(folder, "store").exists() {
+        tracing::warn!(store = %store.display(), "the store is not there, and is made anew, empty");
+    }
+    let must_exist = |name: &str| needed.contains(&name);
+    let data: RingDataKey = one(ring, folder, "store", must_exist("store"), rng)?;
+    let seed: SigningSeed = one(ring, folder, "events", must_exist("events"), rng)?;
     let events = SigningKey::from_seed(seed.dangerous_bytes()).map_err(|_| KeyError::Signing)?;
-    let seed: SigningSeed = one(ring, folder, "webhooks", false, rng)?;
+    let seed: SigningSeed = one(ring, folder, WEBHOOKS_KEY, must_exist(WEBHOOKS_KEY), rng)?;
     let webhooks = SigningKey::from_seed(seed.dangerous_bytes()).map_err(|_| KeyError::Signing)?;
     let data = DataKey::from_bytes(data.dangerous_bytes());
     Ok(StoreKeys { data, events: Arc::new(events), webhooks })
@@ -89,7 +120,7 @@ fn one<K: Wrappable + Generate>(
     must_exist: bool,
     rng: &mut dyn CryptoRng,
 ) -> Result<K, KeyError> {
-    let path = folder.join(format!("{name}.key"));
+    let path = path_of(folder, name);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -118,7 +149,7 @@ fn write<K: Wrappable>(
     key: &K,
     rng: &mut dyn CryptoRng,
 ) -> Result<(), KeyError> {
-    let path = folder.join(format!("{name}.key"));
+    let path = path_of(folder, name);
     let failed = |source| KeyError::Io { path: path.clone(), source };
     let wrapped =
         ring.wrap(rng, name, key).map_err(|error| failed(io::Error::other(error.to_string())))?;
@@ -133,6 +164,10 @@ fn write<K: Wrappable>(
     temporary.persist(&path).map_err(|error| failed(error.error))?;
     let folder = fs::File::open(folder).map_err(failed)?;
     folder.sync_all().map_err(failed)
+}
+
+fn path_of(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.key"))
 }
 
 fn make_folder(folder: &Path) -> Result<(), KeyError> {

@@ -61,7 +61,7 @@ pub use config::{DEFAULT_LISTEN, ServerConfig, StoreChoice, Upstream};
 pub use faults::{BadKillPoint, KillPoint};
 pub use handback_gateway as gateway;
 pub use identity::{Identity, IdentityMode};
-pub use keys::KeyError;
+pub use keys::{KeyError, missing_keys};
 pub use limits::Limits;
 pub use metrics::SCOPE as METRICS_SCOPE;
 pub use revoke::SCOPE as REVOKE_SCOPE;

@@ -508,9 +508,11 @@ fn open(config: &ServerConfig) -> Result<Opened, StartError> {
     let mut rng = rand::rng();
     match (&config.store, &config.wrapped) {
         (StoreChoice::Embedded(path), Some(wrapped)) => {
-            let keys = keys::load(&config.ring, wrapped, path.exists(), &mut rng)?;
+            let keys = keys::load(&config.ring, wrapped, path, &mut rng)?;
             let store = EmbeddedStore::open(path, EmbeddedOptions::new());
             let store = store.map_err(StartError::Store)?;
+            // A start writes: it would fail without the numbers.
+            store.check_room().map_err(StartError::Store)?;
             let store = Arc::new(Encrypted::new(store, &keys.data));
             Ok((Arc::clone(&store) as _, store, keys))
         }

@@ -182,6 +182,8 @@ impl EmbeddedLife {
         let after = Image::of(&inner.path()).map_err(unread)?;
         let seed = inner.rng.random();
         let (image, lost) = if is_synced { (after, 0) } else { before.torn(&after, seed) };
+        // A batch is on the disk before the watermark is written.
+        let image = if is_synced { image } else { image.with_file_of(&before, "watermark") };
         inner.torn += u64::from(lost > 0);
         inner.crash(image);
         Err(crashed())

@@ -5,15 +5,17 @@ pub(crate) mod upstream;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use handback_server::demo::{self, Endpoints};
 use handback_server::file::{Host, Origin, Parsed, Settings, Within};
 use handback_server::gateway::bound::Budget;
 use handback_server::{
-    Reload, Server, ServerConfig, StartError, Upstream, check_socket, serve_stdio,
+    KeyError, Reload, Server, ServerConfig, StartError, Upstream, check_socket, serve_stdio,
 };
+use handback_store::OpenError;
+use handback_store::embedded::Damage;
 use handback_tool::Registry;
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -181,8 +183,9 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         // Before the ring, the demo and the data directory are made.
         check_socket(socket).map_err(failure)?;
     }
-    let ring =
-        rings::find_or_make_in(&args.ring(&settings), settings.data.as_deref(), output)?.ring;
+    let sealed = (!settings.memory).then_some(Path::new("wrapped"));
+    let ring_args = args.ring(&settings);
+    let ring = rings::find_or_make_in(&ring_args, settings.data.as_deref(), sealed, output)?.ring;
     let data = match (&settings.data, settings.memory) {
         (_, true) => None,
         (Some(folder), false) => Some(folder.clone()),
@@ -366,12 +369,20 @@ fn hinted(failure: Failure) -> Failure {
 
 pub(crate) fn failure(error: StartError) -> Failure {
     let hint = match &error {
-        StartError::NotLoopback(_) => Some(NOT_LOOPBACK),
-        StartError::Listen { .. } => Some("another server may be running; --listen takes another"),
         StartError::SocketInUse { .. } => {
-            Some("stop it first, or name another `unix_socket` in the configuration")
+            Some("stop it first, or name another `unix_socket` in the configuration".to_owned())
         }
-        StartError::Keys(_) => Some("--keys names the ring that the data directory was made with"),
+        StartError::NotLoopback(_) => Some(NOT_LOOPBACK.to_owned()),
+        StartError::Listen { .. } => {
+            Some("another server may be running; --listen takes another".to_owned())
+        }
+        StartError::Keys(KeyError::Missing { .. }) => {
+            Some("restore the file from a backup of the data directory".to_owned())
+        }
+        StartError::Keys(_) => {
+            Some("--keys names the ring that the data directory was made with".to_owned())
+        }
+        StartError::Store(OpenError::Damaged(damage)) => Some(damage_hint(damage)),
         _ => None,
     };
     let failure = Failure::new(error);
@@ -379,4 +390,18 @@ pub(crate) fn failure(error: StartError) -> Failure {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
+}
+
+/// The commands that say more about damage, and that accept it.
+fn damage_hint(damage: &Damage) -> String {
+    let data = damage.store.parent().unwrap_or(&damage.store);
+    let data = text::shell_word(&data.to_string_lossy());
+    let check = format!("`handback store check --data {data}` lists all damage");
+    if damage.is_acceptable {
+        return format!(
+            "{check}; restore a backup, or go on with what is there: `handback store check --data \
+             {data} --accept-loss`"
+        );
+    }
+    format!("{check}; restore the data directory from a backup")
 }

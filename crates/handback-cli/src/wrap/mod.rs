@@ -127,13 +127,14 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
     };
     let (settings, _) = config_file::find(args.config.as_deref(), Some(&data))?;
     config_file::check(&settings)?;
-    let folder = data.join("wrap").join(folder_name(&args.command, args.name.as_deref()));
+    let name = Path::new("wrap").join(folder_name(&args.command, args.name.as_deref()));
+    let folder = data.join(&name);
     // Standard output is the protocol's.
     let _log = Log::start();
     let runtime = runtime()?;
     let stop = stopping(&runtime)?;
     for number in 0..AT_ONCE_MAX {
-        let ring = rings::find_or_make_in(&args.ring, Some(&data), output)?.ring;
+        let ring = rings::find_or_make_in(&args.ring, Some(&data), Some(&name), output)?.ring;
         let config = wrapped(args, &settings, ring, &folder.join(number.to_string()))?;
         let served = runtime.block_on(serve_stdio(config, collections::own_uid(), stop.clone()));
         match served {

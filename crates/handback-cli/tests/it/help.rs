@@ -33,6 +33,8 @@ fn every_command_explains_itself() {
     check_help("help_stream_send", "stream send --help");
     check_help("help_stream_resume", "stream resume --help");
     check_help("help_stream_verify", "stream verify --help");
+    check_help("help_store", "store --help");
+    check_help("help_store_check", "store check --help");
     check_help("help_identity", "identity --help");
     check_help("help_identity_add", "identity add --help");
     check_help("help_identity_list", "identity list --help");

@@ -1,20 +1,25 @@
 //! The database beneath: its keyspaces, and how it is opened.
 
 use std::fs;
-use std::io;
-use std::path::Path;
 
 use fjall::config::{BlockSizePolicy, FilterPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Snapshot};
 
+use super::acknowledged::Acknowledged;
+use super::background;
+use super::damage::{Damage, Folder};
+use super::manifest::Depth;
 use super::options::{EmbeddedOptions, OpenError};
-use super::{background, journal};
+use super::survey::{Survey, write_format};
 
 /// The keyspaces. A version of the layout is part of the names: another one does not mix with it.
 const RECORDS: &str = "records-1";
 const NOTES: &str = "notes-1";
 const REMOVED: &str = "removed-1";
 const VALUES: &str = "values-1";
+
+/// The keyspace in which the engine has the names of the others.
+const META_ID: u64 = 0;
 
 /// Bytes of records that are read and checked together.
 const RECORD_BLOCK_BYTES: u32 = 16 << 10;
@@ -33,37 +38,50 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn open(path: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
-        fs::create_dir_all(path)?;
-        if !clear_unfinished(path)? && journal::journals(path)?.is_empty() {
-            // fjall would open it, and count its writes from 0 again, beneath what is there.
-            return Err(OpenError::Damaged("its journal is missing".to_owned()));
-        }
-        let checked = journal::check(path)?;
-        if checked.torn_bytes > 0 {
-            tracing::warn!(
-                bytes = checked.torn_bytes,
-                "a write was interrupted, and its remains were removed from the journal"
-            );
-        }
+    /// Opens the database of a store, or makes it, once its files were looked at.
+    pub(super) fn open(
+        folder: &Folder,
+        options: &EmbeddedOptions,
+    ) -> Result<(Self, Acknowledged), OpenError> {
+        fs::create_dir_all(folder.database())?;
+        let mut survey = Survey::run(folder, Depth::Start)?;
+        survey.refuse_damage()?;
+        survey.prepare()?;
         // fjall asks for the working directory, whatever the path, and panics if it was removed.
         if std::env::current_dir().is_err() {
             std::env::set_current_dir("/")?;
         }
+        let is_recorded = survey.record.is_some();
         // fjall panics on some kinds of damage. Nothing of ours is left half done by that.
-        background::stepping_back(|| Self::open_checked(path, options))
-            .unwrap_or_else(|_| Err(OpenError::Damaged("the database cannot be read".to_owned())))
+        let opened = background::stepping_back(|| Self::open_checked(folder, options, is_recorded))
+            .unwrap_or_else(|_| Err(unreadable(folder, "it cannot be read")));
+        let tables = opened.map_err(|error| named(folder, error))?;
+        let acknowledged = Acknowledged::start(folder, tables.ids(), &survey.last())?;
+        write_format(folder)?;
+        Ok((tables, acknowledged))
     }
 
-    fn open_checked(path: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
-        let database = Database::builder(path)
+    fn open_checked(
+        folder: &Folder,
+        options: &EmbeddedOptions,
+        is_recorded: bool,
+    ) -> Result<Self, OpenError> {
+        let opened = Database::builder(folder.database())
             .cache_size(options.cache_bytes)
             .worker_threads(options.workers)
-            .open()?;
+            .open();
+        let database = opened.map_err(|error| match OpenError::from(error) {
+            OpenError::Damaged(damage) => unreadable(folder, &damage.what),
+            other => other,
+        })?;
         let known = [RECORDS, NOTES, REMOVED, VALUES];
         let names = database.list_keyspace_names();
         if let Some(foreign) = names.iter().find(|name| !known.contains(&name.as_ref())) {
             return Err(OpenError::Format(format!("it has a part {foreign}")));
+        }
+        // The engine has removed what it does not know, and would make it again, empty.
+        if is_recorded && let Some(lost) = known.iter().find(|name| !has(&names, name)) {
+            return Err(unreadable(folder, &format!("its part {lost} is missing")));
         }
         let create = || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);
         // Records are read in ranges, for which a filter is of no use, and blocks may be large.
@@ -82,6 +100,18 @@ impl Tables {
         })
     }
 
+    /// The number that the next batch has, or one below it.
+    pub(super) fn next_sequence(&self) -> u64 {
+        self.database.seqno()
+    }
+
+    /// The folders below `keyspaces/`.
+    fn ids(&self) -> Vec<u64> {
+        let mut ids = vec![META_ID];
+        ids.extend([&self.records, &self.notes, &self.removed, &self.values].map(Keyspace::id));
+        ids
+    }
+
     /// What is committed now. Everything is read through one of these: a keyspace itself shows the
     /// first half of a batch before the second.
     pub(super) fn snapshot(&self) -> Snapshot {
@@ -95,22 +125,24 @@ impl Tables {
     }
 }
 
-/// Removes what is left of a database whose creation was interrupted: fjall neither takes it for a
-/// database nor makes a new one over it. Nothing can have been committed to it, which is checked.
-/// Gives whether there is nothing now.
-fn clear_unfinished(path: &Path) -> io::Result<bool> {
-    let version = path.join("version");
-    let complete = fs::metadata(&version).is_ok_and(|metadata| metadata.len() >= 4);
-    let tables = path.join("keyspaces");
-    let has_tables = fs::read_dir(&tables).is_ok_and(|mut entries| entries.next().is_some());
-    if complete || has_tables || !journal::are_blank(path)? {
-        return Ok(false);
+fn has<T: AsRef<str>>(names: &[T], name: &str) -> bool {
+    names.iter().any(|known| known.as_ref() == name)
+}
+
+/// A database that the engine does not open.
+fn unreadable(folder: &Folder, why: &str) -> OpenError {
+    let what = format!("cannot be opened: {why}");
+    OpenError::Damaged(Damage::new(folder.store(), &folder.database(), what))
+}
+
+/// The same error, or the damaged file that is the cause of it.
+fn named(folder: &Folder, error: OpenError) -> OpenError {
+    if matches!(error, OpenError::Locked | OpenError::Format(_)) {
+        return error;
     }
-    for (_, journal) in journal::journals(path)? {
-        fs::remove_file(journal)?;
-    }
-    match fs::remove_file(version) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(true),
+    let found = Survey::run(folder, Depth::Whole).and_then(|survey| survey.refuse_damage());
+    match found {
+        Err(damaged @ OpenError::Damaged(_)) => damaged,
+        _ => error,
     }
 }

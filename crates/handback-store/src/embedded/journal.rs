@@ -6,9 +6,10 @@
 //! and its middle is not, it does not open at all. Both are decided here, first.
 //!
 //! Every batch of ours is synced before the next is begun, so at most the last one can be torn. If a
-//! batch cannot be read and a whole one stands behind it, the journal is damaged. If none does, it is
-//! taken for torn, and cut off: it was never acknowledged. (Damage within the last batch of all
-//! looks the same. Only a signature kept elsewhere can tell it apart.)
+//! batch cannot be read and a whole one stands behind it, the journal is damaged. If none does, the
+//! watermark decides: a batch that was acknowledged is missing, which is damage; or none is, and what
+//! cannot be read was torn, and is cut off. (A directory of an earlier version has no watermark at its
+//! first start: there, damage within the last batch of all looks like a torn one.)
 //!
 //! | journal | bytes |
 //! |---|---|
@@ -27,6 +28,9 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::damage::{Damage, Folder};
+use super::watermark::{Known, Record};
+
 const START: u8 = 1;
 const ITEM: u8 = 2;
 const END: u8 = 3;
@@ -37,56 +41,133 @@ const ITEM_HEADER_BYTES: usize = 20;
 /// itself, never billions.
 const MAX_STEP: u64 = 1 << 32;
 
-/// Why the journals cannot be replayed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum JournalError {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error("journal {file} is damaged at byte {position}")]
-    Damaged { file: String, position: u64 },
-    #[error("journal {0} is missing")]
-    Missing(u64),
-}
-
-/// What was found.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Checked {
-    /// How many batches will be replayed.
+/// A journal as it was found.
+#[derive(Debug)]
+pub(super) struct Scanned {
+    pub(super) id: u64,
+    pub(super) path: PathBuf,
+    /// Number of whole batches.
     pub(super) batches: u64,
-    /// How many bytes of a torn batch were cut off.
+    /// Number of the last batch, if there is one.
+    pub(super) last: Option<u64>,
+    /// Position behind the last whole batch.
+    pub(super) end: u64,
+    /// Bytes that follow and are no batch, and that nobody was told of.
     pub(super) torn_bytes: u64,
+    /// True if these are damaged, and not torn.
+    pub(super) is_damaged: bool,
 }
 
-/// Checks all journals of a directory, and cuts off a torn end.
-pub(super) fn check(directory: &Path) -> Result<Checked, JournalError> {
-    let mut checked = Checked::default();
-    let mut last_sequence = None;
-    let mut expected_id = None;
-    for (id, path) in journals(directory)? {
-        if let Some(expected) = expected_id.filter(|&expected| expected != id) {
-            return Err(JournalError::Missing(expected));
+/// Reads all journals, changes nothing, and adds damage to a list. Gives the journals, oldest first:
+/// also those of which only the second name is left.
+pub(super) fn survey(
+    folder: &Folder,
+    record: Option<&Record>,
+    damage: &mut Vec<Damage>,
+) -> io::Result<Vec<Scanned>> {
+    let mut survey = Surveyor { folder, record, damage, last_sequence: None, torn: false };
+    let mut scanned: Vec<Scanned> = Vec::new();
+    for (id, path) in survey.all()? {
+        if let Some(before) = scanned.last() {
+            (before.id + 1..id).for_each(|missing| survey.missing(missing));
         }
-        expected_id = id.checked_add(1);
-        let scan = Scan::run(&path, last_sequence)?;
-        let damaged = |position| JournalError::Damaged { file: format!("{id}.jnl"), position };
-        // Whatever was written after a torn batch was written by someone else.
-        if checked.torn_bytes > 0 && scan.batches > 0 {
-            return Err(damaged(0));
-        }
-        checked.batches += scan.batches;
-        last_sequence = scan.last_sequence;
-        match scan.stop {
-            Stop::Tail => {}
-            Stop::Impossible => return Err(damaged(scan.end)),
-            Stop::Unreadable => {
-                if batch_follows(&path, scan.end, last_sequence)? {
-                    return Err(damaged(scan.end));
-                }
-                checked.torn_bytes += cut(&path, scan.end)?;
+        scanned.push(survey.scan(id, path)?);
+    }
+    Ok(scanned)
+}
+
+struct Surveyor<'a> {
+    folder: &'a Folder,
+    record: Option<&'a Record>,
+    damage: &'a mut Vec<Damage>,
+    last_sequence: Option<u64>,
+    /// True after a journal that ends in a torn batch.
+    torn: bool,
+}
+
+impl Surveyor<'_> {
+    fn known(&self) -> &[Known] {
+        self.record.map(|record| record.journals.as_slice()).unwrap_or_default()
+    }
+
+    /// The journals that are there, by either name.
+    fn all(&mut self) -> io::Result<Vec<(u64, PathBuf)>> {
+        let mut found = journals(&self.folder.database())?;
+        let newest = found.last().map(|(id, _)| *id);
+        let has_links = self.record.is_some_and(|record| record.has_links);
+        for id in self.known().iter().map(|known| known.id).collect::<Vec<_>>() {
+            let link = self.folder.link(id);
+            if found.iter().any(|(other, _)| *other == id) {
+                continue;
+            }
+            if link.exists() {
+                found.push((id, link));
+            } else if has_links || newest.is_none_or(|newest| newest < id) {
+                self.missing(id);
             }
         }
+        found.sort_unstable();
+        Ok(found)
     }
-    Ok(checked)
+
+    fn missing(&mut self, id: u64) {
+        let missing = Damage::missing(self.folder.store(), &self.folder.journal(id)).acceptable();
+        if !self.damage.contains(&missing) {
+            self.damage.push(missing);
+        }
+    }
+
+    fn scan(&mut self, id: u64, path: PathBuf) -> io::Result<Scanned> {
+        let scan = Scan::run(&path, self.last_sequence)?;
+        let torn_bytes = match scan.stop {
+            Stop::Tail => 0,
+            Stop::Unreadable | Stop::Impossible => {
+                // A torn batch whose bytes were all zero was none.
+                content_end(&path)?.saturating_sub(scan.end)
+            }
+        };
+        let is_unreadable = match scan.stop {
+            Stop::Tail => false,
+            Stop::Impossible => true,
+            Stop::Unreadable => batch_follows(&path, scan.end, scan.last_sequence)?,
+        };
+        // Whatever was written after a torn batch was written by someone else.
+        let is_foreign = self.torn && scan.batches > 0;
+        let last = scan.last_sequence.filter(|_| scan.batches > 0);
+        let mut what = None;
+        if is_unreadable || is_foreign {
+            let position = if is_foreign { 0 } else { scan.end };
+            what = Some(format!("is damaged at byte {position}"));
+        }
+        let found_bytes = fs::metadata(&path)?.len();
+        let mut expected_bytes = None;
+        if let Some(known) = self.known().iter().find(|known| known.id == id) {
+            if found_bytes < known.length {
+                expected_bytes = Some(known.length);
+                let length = known.length;
+                what = Some(format!("was cut: it had {length} bytes, and has {found_bytes}"));
+            }
+            if last.unwrap_or_default() < known.last {
+                let (there, lost) = (last.unwrap_or_default(), known.last);
+                let what = what.get_or_insert_with(|| format!("is damaged at byte {}", scan.end));
+                *what += &format!(
+                    "; acknowledged writes are missing: up to number {lost} were acknowledged, and \
+                     they end with number {there} at byte {}",
+                    scan.end
+                );
+            }
+        }
+        let is_damaged = what.is_some();
+        if let Some(what) = what {
+            let damage = Damage::new(self.folder.store(), &self.folder.journal(id), what);
+            let found_bytes = expected_bytes.map(|_| found_bytes);
+            self.damage.push(Damage { expected_bytes, found_bytes, ..damage }.acceptable());
+        }
+        self.torn |= torn_bytes > 0;
+        self.last_sequence = scan.last_sequence;
+        let (batches, end) = (scan.batches, scan.end);
+        Ok(Scanned { id, path, batches, last, end, torn_bytes, is_damaged })
+    }
 }
 
 /// Writes all journals anew and syncs them.
@@ -309,14 +390,11 @@ fn batch_follows(path: &Path, position: u64, last: Option<u64>) -> io::Result<bo
     Ok(false)
 }
 
-/// Cuts a journal off, and gives how many bytes it was.
-fn cut(path: &Path, end: u64) -> io::Result<u64> {
-    let bytes = content_end(path)?.saturating_sub(end);
+/// Cuts a journal off.
+pub(super) fn cut(path: &Path, end: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(end)?;
-    file.sync_all()?;
-    // A torn batch whose bytes were all zero was none.
-    Ok(bytes)
+    file.sync_all()
 }
 
 /// Behind the last byte that is not zero.

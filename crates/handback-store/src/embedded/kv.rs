@@ -100,6 +100,9 @@ impl Kv for EmbeddedStore {
     }
 
     fn sweep(&self, now: Millis, limit: usize) -> Result<usize, StoreError> {
+        if let Err(error) = self.tend_watermark() {
+            tracing::warn!(%error, "the watermark was not synced");
+        }
         let mut swept = 0;
         while swept < limit {
             let chunk = MAX_REMOVED_PER_COMMIT.min(limit - swept);

@@ -24,23 +24,33 @@
 //! is nearly full is noticed before that: see [`EmbeddedOptions::headroom_bytes`]. What only removes
 //! is let through even then.
 //!
-//! **Damage.** Journals are checked before they are replayed (an interrupted write at the end is
-//! removed), blocks of tables whenever they are read. What is found is
-//! [`Damaged`](StoreError::Damaged); nothing is repaired by leaving it out.
+//! **Damage.** Before the database is opened its files are compared with the watermark and with each
+//! other, and journals are checked batch by batch. An interrupted write at the end of the journals is
+//! removed; whatever else is missing, cut or changed is [`Damage`], and the store does not open. Blocks
+//! of tables are checked whenever they are read. Nothing is repaired by leaving it out, unless
+//! [`EmbeddedStore::accept_loss`] is called. `docs/spec/journal.md` says what is proved, and how.
 //!
 //! That records follow each other is taken on trust: looking would cost a read per commit.
 
+mod acknowledged;
 mod ahead;
 mod background;
+mod check;
+mod damage;
 mod database;
 mod journal;
 mod kv;
 mod log;
+mod manifest;
 mod options;
 mod rows;
 mod space;
 mod store;
+mod survey;
+mod watermark;
 
+pub use check::{AcceptError, Checked};
+pub use damage::Damage;
 pub use options::{EmbeddedOptions, OpenError};
 pub use store::EmbeddedStore;
 

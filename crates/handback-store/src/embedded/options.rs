@@ -1,8 +1,9 @@
 //! Settings of the embedded engine, and why it does not open.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
-use super::journal::JournalError;
+use super::damage::Damage;
 use crate::StoreError;
 
 /// Settings of an [`EmbeddedStore`](super::EmbeddedStore).
@@ -70,9 +71,25 @@ pub enum OpenError {
     /// It was made by another version of this program, or by another one.
     #[error("the data directory has another format: {0}")]
     Format(String),
-    /// What is stored is not what was written.
+    /// A file is missing, cut or changed.
     #[error("the store is damaged: {0}")]
-    Damaged(String),
+    Damaged(Damage),
+    /// There is no store in the directory.
+    #[error("there is no store in {}", .0.display())]
+    Absent(PathBuf),
+    /// The disk is too full.
+    #[error(
+        "the disk is too full: the store in {} wants {wanted} bytes free, and {free} are",
+        path.display()
+    )]
+    Full {
+        /// The directory of the store.
+        path: PathBuf,
+        /// Bytes that are to be free.
+        wanted: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// Files cannot be read or written.
     #[error("the data directory cannot be used")]
     Io(#[source] io::Error),
@@ -84,15 +101,6 @@ impl From<io::Error> for OpenError {
     }
 }
 
-impl From<JournalError> for OpenError {
-    fn from(error: JournalError) -> Self {
-        match error {
-            JournalError::Io(error) => Self::Io(error),
-            damaged => Self::Damaged(damaged.to_string()),
-        }
-    }
-}
-
 impl From<fjall::Error> for OpenError {
     fn from(error: fjall::Error) -> Self {
         match error {
@@ -101,7 +109,7 @@ impl From<fjall::Error> for OpenError {
                 Self::Io(error)
             }
             fjall::Error::InvalidVersion(_) => Self::Format("not of this database".to_owned()),
-            other => Self::Damaged(other.to_string()),
+            other => Self::Damaged(Damage::new(Path::new(""), Path::new(""), other.to_string())),
         }
     }
 }
@@ -109,10 +117,13 @@ impl From<fjall::Error> for OpenError {
 impl From<OpenError> for StoreError {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Damaged(what) => Self::Damaged(what),
+            OpenError::Damaged(damage) => Self::Damaged(damage.to_string()),
+            OpenError::Full { .. } => Self::Full,
             OpenError::Io(error) if error.kind() == io::ErrorKind::StorageFull => Self::Full,
             OpenError::Io(error) => Self::Unavailable(error.to_string()),
-            OpenError::Locked | OpenError::Format(_) => Self::Unavailable(error.to_string()),
+            OpenError::Locked | OpenError::Format(_) | OpenError::Absent(_) => {
+                Self::Unavailable(error.to_string())
+            }
         }
     }
 }

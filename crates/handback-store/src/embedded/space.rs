@@ -5,10 +5,12 @@
 //! than that is free, writes are refused as [`StoreError::Full`], and what is under way in the
 //! background (flushing, compaction, a new journal) still has room to finish.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::options::OpenError;
 use crate::StoreError;
 
 /// How long an answer of the file system is good for.
@@ -51,7 +53,31 @@ impl Space {
         *last = Some((Instant::now(), 0));
         Ok(())
     }
+
+    /// Fails if the disk has no room for what a start writes, with the numbers.
+    pub(super) fn check_start(&self) -> Result<(), OpenError> {
+        let (path, wanted) = (self.path.clone(), self.headroom_bytes);
+        match free_bytes(&self.path) {
+            Ok(free) if free < wanted => Err(OpenError::Full { path, wanted, free }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same error, or the numbers that belong to it if the disk is full.
+    pub(super) fn named(&self, error: OpenError) -> OpenError {
+        match error {
+            OpenError::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
+                let free = free_bytes(&self.path).unwrap_or_default();
+                let wanted = self.headroom_bytes.max(NEW_STORE_BYTES);
+                OpenError::Full { path: self.path.clone(), wanted, free }
+            }
+            other => other,
+        }
+    }
 }
+
+/// Bytes that a new store takes: a journal, and the first zeros in it.
+const NEW_STORE_BYTES: u64 = 64 << 20;
 
 fn free_bytes(path: &Path) -> Result<u64, StoreError> {
     let stat = rustix::fs::statvfs(path)

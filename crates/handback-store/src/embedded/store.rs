@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use fjall::OwnedWriteBatch;
 
+use super::acknowledged::{Acknowledged, unlink};
 use super::ahead::Ahead;
+use super::damage::Folder;
 use super::database::Tables;
 use super::journal;
 use super::options::{EmbeddedOptions, OpenError};
@@ -21,6 +23,7 @@ use crate::StoreError;
 /// Logs and values in a directory.
 pub struct EmbeddedStore {
     path: PathBuf,
+    folder: Folder,
     options: EmbeddedOptions,
     condition: RwLock<Condition>,
     pub(super) space: Space,
@@ -30,9 +33,21 @@ pub struct EmbeddedStore {
     /// Held while conditions are checked and the changes written.
     kv_turn: Mutex<()>,
     /// Held while the journal is written.
-    ahead: Mutex<Ahead>,
+    journal: Mutex<Journal>,
     /// Locked by us, for as long as we look at files before the database locks its own.
     _lock: File,
+}
+
+/// The state that follows the journal.
+struct Journal {
+    ahead: Ahead,
+    acknowledged: Acknowledged,
+}
+
+impl Journal {
+    fn new(folder: &Folder, acknowledged: Acknowledged) -> Self {
+        Self { ahead: Ahead::new(&folder.database()), acknowledged }
+    }
 }
 
 enum Condition {
@@ -56,17 +71,32 @@ impl EmbeddedStore {
         let path = path.as_ref();
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let lock = lock(path)?;
-        let tables = Tables::open(&database_path(path), &options)?;
+        let (folder, space) = (Folder::new(path), Space::new(path, options.headroom_bytes));
+        if !folder.watermark().exists() && !folder.database().join("version").exists() {
+            space.check_start()?;
+        }
+        let (tables, acknowledged) =
+            Tables::open(&folder, &options).map_err(|error| space.named(error))?;
         Ok(Self {
             path: path.to_owned(),
-            space: Space::new(path, options.headroom_bytes),
+            space,
             options,
+            journal: Mutex::new(Journal::new(&folder, acknowledged)),
+            folder,
             condition: RwLock::new(Condition::Open(tables)),
             log_turn: Mutex::new(()),
             kv_turn: Mutex::new(()),
-            ahead: Mutex::new(Ahead::new(&database_path(path))),
             _lock: lock,
         })
+    }
+
+    /// Fails if the disk has too little room for writes to be taken, with the numbers.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Full`].
+    pub fn check_room(&self) -> Result<(), OpenError> {
+        self.space.check_start()
     }
 
     /// The directory.
@@ -109,12 +139,17 @@ impl EmbeddedStore {
         tables: TablesGuard<'_>,
         batch: OwnedWriteBatch,
     ) -> Result<(), StoreError> {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        let sequence = tables.next_sequence();
         let Err(error) = batch.commit() else {
-            ahead.written();
+            journal.acknowledged.committed(sequence);
+            journal.ahead.written();
             return Ok(());
         };
-        drop((ahead, tables));
+        drop((journal, tables));
         let cause = error.to_string();
         let mut condition = self.condition.write().unwrap_or_else(PoisonError::into_inner);
         if let Condition::Open(_) = &*condition {
@@ -127,6 +162,19 @@ impl EmbeddedStore {
             }
         }
         Err(StoreError::Broken(cause))
+    }
+
+    /// Syncs the watermark, and takes journals off it that the engine has removed. Commits do not wait
+    /// for the sync.
+    pub(super) fn tend_watermark(&self) -> std::io::Result<()> {
+        let taken = {
+            let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+            journal.acknowledged.take_removed()
+        };
+        let (file, removed) = taken?;
+        file.sync_data()?;
+        removed.into_iter().for_each(|id| unlink(&self.folder, id));
+        Ok(())
     }
 
     /// As [`Log::recover`](crate::Log::recover).
@@ -144,10 +192,12 @@ impl EmbeddedStore {
             // As long as the disk takes nothing, what is open goes on being read.
             probe(&self.path).map_err(OpenError::from)?;
             drop(tables.take());
-            let path = database_path(&self.path);
-            journal::rewrite(&path).map_err(OpenError::from)?;
-            *condition = Condition::Open(Tables::open(&path, &self.options)?);
-            *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Ahead::new(&path);
+            let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+            journal.acknowledged.forget_lengths().map_err(OpenError::from)?;
+            journal::rewrite(&self.folder.database()).map_err(OpenError::from)?;
+            let (tables, acknowledged) = Tables::open(&self.folder, &self.options)?;
+            *condition = Condition::Open(tables);
+            *journal = Journal::new(&self.folder, acknowledged);
             tracing::info!("the store was reopened");
         }
         drop(condition);
@@ -189,10 +239,6 @@ fn probe(path: &Path) -> std::io::Result<()> {
     written.and(removed)
 }
 
-fn database_path(path: &Path) -> PathBuf {
-    path.join("fjall")
-}
-
 /// How often and how long to wait for another's lock. A process that is just being started has
 /// copies of all files of the one that starts it, locked ones too, for a moment.
 const LOCK_TRIES: u32 = 10;
@@ -200,13 +246,30 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Locks a directory for as long as the file lives. fjall has a lock of its own, but takes it after
 /// we have looked at its journals.
-fn lock(path: &Path) -> Result<File, OpenError> {
+pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .read(true)
         .write(true)
         .open(path.join("lock"))?;
+    lock_file(&file)?;
+    fs::create_dir_all(Folder::new(path).database())?;
+    // The name of the database's own directory must survive a loss of power, like what is in it.
+    File::open(path)?.sync_all()?;
+    Ok(file)
+}
+
+/// The same without making anything: a directory without a lock file is not locked.
+pub(super) fn lock_if_there(path: &Path) -> Result<Option<File>, OpenError> {
+    match File::open(path.join("lock")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+        Ok(file) => lock_file(&file).map(|()| Some(file)),
+    }
+}
+
+fn lock_file(file: &File) -> Result<(), OpenError> {
     let mut tries = 1;
     while let Err(error) = file.try_lock() {
         match error {
@@ -216,8 +279,5 @@ fn lock(path: &Path) -> Result<File, OpenError> {
         }
         tries += 1;
     }
-    fs::create_dir_all(database_path(path))?;
-    // The name of the database's own directory must survive a loss of power, like what is in it.
-    File::open(path)?.sync_all()?;
-    Ok(file)
+    Ok(())
 }

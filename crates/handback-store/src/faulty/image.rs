@@ -67,6 +67,16 @@ impl Image {
         (Self(files), lost)
     }
 
+    /// The same, but for one file, which is as in another image: it is written after the sync.
+    #[must_use]
+    pub fn with_file_of(mut self, other: &Self, path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref();
+        if let Some(contents) = other.0.get(path) {
+            self.0.insert(path.to_owned(), contents.clone());
+        }
+        self
+    }
+
     /// Writes the files into a directory, which is empty.
     ///
     /// # Errors

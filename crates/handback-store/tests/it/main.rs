@@ -4,6 +4,7 @@
 #![expect(clippy::indexing_slicing, reason = "a test that cannot go on should stop")]
 
 mod behind;
+mod cut;
 mod damage;
 mod encryption;
 mod engines;

@@ -47,7 +47,8 @@ fn a_torn_write_is_there_as_a_whole_or_not_at_all() {
         for _ in 0..IMAGES_PER_COMMIT {
             let broken = story::directory();
             let (image, _) = before.torn(&after, rng.random());
-            image.write(broken.path()).unwrap();
+            // A batch is on the disk before the watermark is written.
+            image.with_file_of(&before, "watermark").write(broken.path()).unwrap();
             let store = story::open(broken.path());
             let told = story::check(&store, SEED);
             assert!(told == commit || told == commit + 1, "{told} of {}", commit + 1);

@@ -1,8 +1,9 @@
 //! A run of batches that is the same every time, and what a store holds after so many of them.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt as _};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use handback_store::{
@@ -48,6 +49,34 @@ pub(crate) fn read_up_to_zeros(path: &Path) -> Vec<u8> {
     let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     bytes.truncate(end);
     bytes
+}
+
+/// All files below a folder.
+pub(crate) fn walk(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}
+
+/// Copies a folder. Second names of a file stay that, and holes of journals stay holes.
+pub(crate) fn copy_all(from: &Path, to: &Path) {
+    let mut copied = BTreeMap::new();
+    for path in walk(from) {
+        let target = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        if let Some(first) = copied.get(&metadata.ino()) {
+            fs::hard_link(first, target).unwrap();
+            continue;
+        }
+        if path.extension().is_some_and(|extension| extension == "jnl") {
+            let file = File::create(&target).unwrap();
+            file.write_all_at(&read_up_to_zeros(&path), 0).unwrap();
+            file.set_len(metadata.len()).unwrap();
+        } else {
+            fs::copy(path, &target).unwrap();
+        }
+        copied.insert(metadata.ino(), target);
+    }
 }
 
 /// The batches, one after the other.
