@@ -5,14 +5,10 @@ use serde_json::Value;
 use super::assertions;
 use super::draft::Draft;
 use super::evaluated::Evaluated;
+use super::misfit::{Misfit, Token};
 use super::patterns::Pattern;
+use super::steps::{NESTED_CHECKS_MAX, Over, Steps};
 use super::table::{ForeignSchema, Keyword, Node, NodeId, ResourceId};
-use super::validator::{Misfit, NESTED_CHECKS_MAX, Steps};
-
-/// The check ended without a result: the steps are used up, the schema nests too deeply, a pattern
-/// cannot be searched, or the check was stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Over;
 
 /// One check.
 pub(super) struct Check<'a> {
@@ -26,13 +22,6 @@ pub(super) struct Check<'a> {
     /// Subschemas around this one that may fail although the value fits.
     trials: usize,
     misfit: Option<Misfit>,
-}
-
-/// A token of a JSON pointer.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Token<'a> {
-    Name(&'a str),
-    Index(usize),
 }
 
 impl<'a> Check<'a> {

@@ -4,10 +4,9 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-use super::applicators::Over;
 use super::draft::Draft;
+use super::steps::{Over, Steps};
 use super::table::{Keyword, Limit, Size};
-use super::validator::Steps;
 use super::values;
 
 /// Checks a value by a keyword. Nothing for a keyword that applies other schemas.

@@ -3,7 +3,8 @@
 use serde_json::{Map, Number, Value};
 
 use super::draft::Draft;
-use super::read::{Reader, Unusable};
+use super::error::Unusable;
+use super::read::Reader;
 use super::table::{Keyword, Limit, NodeId, ResourceId, Size, Types};
 use super::values;
 

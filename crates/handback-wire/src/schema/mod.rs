@@ -27,19 +27,25 @@
 mod applicators;
 mod assertions;
 mod draft;
+mod error;
 mod evaluated;
 mod keywords;
+mod misfit;
 mod patterns;
 mod read;
 mod resources;
+mod steps;
 mod table;
 mod validator;
 mod values;
 
+pub use error::Unusable;
+pub use misfit::Misfit;
 pub use patterns::PATTERNS_MAX;
-pub use read::{SCHEMA_BYTES_MAX, SUBSCHEMAS_MAX, Unusable};
+pub use read::{SCHEMA_BYTES_MAX, SUBSCHEMAS_MAX};
+pub use steps::NESTED_CHECKS_MAX;
 pub use table::ForeignSchema;
-pub use validator::{BoundedValidator, CHECK_STEPS_MAX, Misfit, NESTED_CHECKS_MAX, Verdict};
+pub use validator::{BoundedValidator, CHECK_STEPS_MAX, Verdict};
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 
-use super::read::Unusable;
+use super::error::Unusable;
 
 /// Different patterns of a schema. Published schemas have at most some dozens.
 pub const PATTERNS_MAX: usize = 512;

@@ -7,6 +7,7 @@ use referencing::Uri;
 use serde_json::{Map, Value};
 
 use super::draft::Draft;
+use super::error::Unusable;
 use super::patterns::Patterns;
 use super::table::{ForeignSchema, Node, NodeId, Resource, ResourceId};
 
@@ -16,25 +17,28 @@ pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
 /// Subschemas of a schema: each takes some 200 bytes.
 pub const SUBSCHEMAS_MAX: usize = 20_000;
 
-/// A schema that cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Unusable {
-    /// Not a JSON Schema: a keyword has a wrong type, or a pattern is invalid.
-    #[error("it is not a JSON Schema")]
-    Malformed,
-    /// A schema of an unknown draft.
-    #[error("its `$schema` is unknown")]
-    UnknownDraft,
-    /// A reference to a schema elsewhere, or to nothing.
-    #[error("it refers to a schema that is not in it")]
-    Elsewhere,
-    /// Too many bytes, subschemas or patterns.
-    #[error("it is too large")]
-    TooLarge,
-    /// The reading took too long, or its caller left.
-    #[error("it could not be read in time")]
-    Stopped,
+impl ForeignSchema {
+    /// Reads the text of a schema. The time is linear in its bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Unusable`] says why the schema cannot be used.
+    pub fn read(text: &[u8], stop: &AtomicBool) -> Result<Self, Unusable> {
+        if text.len() > SCHEMA_BYTES_MAX {
+            return Err(Unusable::TooLarge);
+        }
+        let document: Value = serde_json::from_slice(text).map_err(|_| Unusable::Malformed)?;
+        Self::of(&document, stop)
+    }
+
+    /// Reads a schema that is a value already.
+    ///
+    /// # Errors
+    ///
+    /// [`Unusable`] says why the schema cannot be used.
+    pub fn of(document: &Value, stop: &AtomicBool) -> Result<Self, Unusable> {
+        Reader::new(stop).read(document)
+    }
 }
 
 /// Reads one schema.

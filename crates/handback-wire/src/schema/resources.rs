@@ -6,7 +6,8 @@ use referencing::{Uri, unescape_segment, uri};
 use serde_json::Value;
 
 use super::draft::{Draft, published};
-use super::read::{Origin, Reader, Unusable};
+use super::error::Unusable;
+use super::read::{Origin, Reader};
 use super::table::{NodeId, Resource, ResourceId};
 
 /// Bytes of an address. Every resource has its whole one.

@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use serde_json::{Number, Value};
 
 use super::draft::Draft;
 use super::patterns::Pattern;
-use super::read::{Reader, SCHEMA_BYTES_MAX, Unusable};
 
 /// Number of a subschema in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,28 +25,6 @@ pub struct ForeignSchema {
 }
 
 impl ForeignSchema {
-    /// Reads the text of a schema. The time is linear in its bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`Unusable`] says why the schema cannot be used.
-    pub fn read(text: &[u8], stop: &AtomicBool) -> Result<Self, Unusable> {
-        if text.len() > SCHEMA_BYTES_MAX {
-            return Err(Unusable::TooLarge);
-        }
-        let document: Value = serde_json::from_slice(text).map_err(|_| Unusable::Malformed)?;
-        Self::of(&document, stop)
-    }
-
-    /// Reads a schema that is a value already.
-    ///
-    /// # Errors
-    ///
-    /// [`Unusable`] says why the schema cannot be used.
-    pub fn of(document: &Value, stop: &AtomicBool) -> Result<Self, Unusable> {
-        Reader::new(stop).read(document)
-    }
-
     /// Number of its subschemas, with those of published meta-schemas that it refers to.
     #[must_use]
     pub fn subschemas(&self) -> usize {

@@ -1,28 +1,20 @@
 //! A schema with a budget of steps.
 
 use std::cell::Cell;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 
-use super::applicators::{Check, Over, Token};
+use super::applicators::Check;
+use super::misfit::Misfit;
+use super::steps::{Over, Steps};
 use super::table::ForeignSchema;
 
-/// Steps of all checks by one validator: about a second of one core. A megabyte of arguments and a
+/// Steps of all checks by one validator: about half a second of one core. A megabyte of arguments and a
 /// schema of a published server take some 100,000.
-pub const CHECK_STEPS_MAX: u64 = 20_000_000;
-
-/// Subschemas inside each other during a check. A value has up to 127 levels, and recursive schemas of
-/// published servers take three for each; a level takes about 1 KiB of stack.
-pub const NESTED_CHECKS_MAX: usize = 800;
-
-/// Steps after which the flag that stops a check is read.
-const STEPS_PER_LOOK: u64 = 4096;
-
-/// Bytes of a JSON pointer in a message.
-const POINTER_BYTES_MAX: usize = 1024;
+pub const CHECK_STEPS_MAX: u64 = 10_000_000;
 
 /// A schema from outside, and the steps that are left for its checks.
 ///
@@ -43,16 +35,6 @@ pub enum Verdict {
     Misfit(Misfit),
     /// The budget did not suffice, or the check was stopped.
     Unknown,
-}
-
-/// A fault of a value.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Misfit {
-    /// The place in the value, as a JSON pointer. Long ones are cut.
-    pub pointer: String,
-    /// The fault. Nothing of the value is repeated.
-    pub message: String,
 }
 
 impl BoundedValidator {
@@ -121,54 +103,5 @@ impl fmt::Debug for BoundedValidator {
             .field("schema", &self.schema)
             .field("steps", &self.steps.left.get())
             .finish_non_exhaustive()
-    }
-}
-
-/// The steps of one validator.
-pub(super) struct Steps {
-    left: Cell<u64>,
-    taken: Cell<u64>,
-    is_over: Cell<bool>,
-    stop: Option<Arc<AtomicBool>>,
-}
-
-impl Steps {
-    const fn new(left: u64) -> Self {
-        let (taken, is_over) = (Cell::new(0), Cell::new(false));
-        Self { left: Cell::new(left), taken, is_over, stop: None }
-    }
-
-    /// Takes steps before their work is done.
-    pub(super) fn take(&self, steps: u64) -> Result<(), Over> {
-        let left = self.left.get().checked_sub(steps).ok_or(Over)?;
-        self.left.set(left);
-        let (before, after) = (self.taken.get(), self.taken.get() + steps);
-        self.taken.set(after);
-        let looks = before / STEPS_PER_LOOK != after / STEPS_PER_LOOK;
-        let is_stopped = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
-        if looks && self.stop.as_ref().is_some_and(is_stopped) {
-            return Err(Over);
-        }
-        Ok(())
-    }
-}
-
-impl Misfit {
-    pub(super) fn new(path: &[Token<'_>], message: String) -> Self {
-        let mut pointer = String::new();
-        for token in path {
-            let before = pointer.len();
-            pointer.push('/');
-            match token {
-                Token::Name(name) => pointer.push_str(&name.replace('~', "~0").replace('/', "~1")),
-                // Writing into a string does not fail.
-                Token::Index(index) => drop(write!(pointer, "{index}")),
-            }
-            if pointer.len() > POINTER_BYTES_MAX {
-                pointer.truncate(before);
-                break;
-            }
-        }
-        Self { pointer, message }
     }
 }

@@ -20,6 +20,7 @@ mod own;
 mod parked;
 mod references;
 mod retries;
+mod schemas;
 mod sessions;
 mod several;
 mod shared;

@@ -10,7 +10,8 @@ no file `record.gate`; `restless`, its tools have changed whenever they are list
 `heavy`, lists that never end, of pages that are empty or of a megabyte; `shy`, it says only once what it
 is; `tasks`, it makes tasks; `token:TOKEN`, it wants to hear
 under that token how far its questions are, and writes down what it is told; `deaf`, it never lists anything; `halting`, no prompts;
-`jealous`, of its processes only the one that was greeted first does; `open`, a tool that shows its environment; `odd`, one with schemas that are elsewhere; `brief`, it says what it is and
+`jealous`, of its processes only the one that was greeted first does; `open`, a tool that shows its environment; `odd`, one with schemas that are elsewhere; `costly`,
+two with schemas that are made to be expensive; `brief`, it says what it is and
 ends over the next question; `stubborn`, it starts another program, writes down the processes of both,
 and neither ends with its input nor when it is asked to.
 """
@@ -83,6 +84,19 @@ if "open" in MORE:
 if "odd" in MORE:
     ELSEWHERE = {"$ref": "https://schemas.invalid/x"}
     TOOLS.append(tool("odd", {"text": ELSEWHERE, "count": NUMBER}, outputSchema=ELSEWHERE))
+if "costly" in MORE:
+    # General validators expand these to 2 ** 25 and 2 ** 27 schemas.
+    for name, keyword, levels, last, more in [
+        ("ladder", "anyOf", 25, {"type": "string"}, {"unevaluatedProperties": False}),
+        ("diamonds", "allOf", 27, {"type": "object"}, {}),
+    ]:
+        refs = [{"$ref": f"#/$defs/d{level}"} for level in range(levels + 1)]
+        defs = {f"d{level}": {keyword: [refs[level + 1]] * 2} for level in range(levels)}
+        defs[f"d{levels}"] = last
+        schema = {"type": "object", "$defs": defs, "$ref": "#/$defs/d0", **more}
+        costly = tool(name, {}, outputSchema=schema)
+        costly["inputSchema"] = schema
+        TOOLS.append(costly)
 
 
 def text(line):
@@ -104,8 +118,8 @@ def call(name, arguments, params, modern):
         rows = [{"id": n, "name": f"row {n}", "group": n % 7} for n in range(arguments["count"])]
         value = {"rows": rows}
         return {"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value}
-    if name == "odd":
-        record("odd")
+    if name in ("odd", "ladder", "diamonds"):
+        record(name)
         return {"content": [], "structuredContent": {"rows": list(range(arguments.get("count", 0)))}}
     if name == "wide":
         body = ('"ä\n' * arguments["bytes"])[: arguments["bytes"]]
