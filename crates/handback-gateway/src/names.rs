@@ -80,7 +80,8 @@ impl Gateway {
         let has_unlisted = self.has_unlisted();
         let straight = |which| {
             let list = naming::list_of(operation)?;
-            (!naming::left_out(self, list, which, name)).then(|| Target::at(which))
+            let fault = naming::fault_of(self, list, which, name);
+            fault.is_none().then(|| Target::at(which))
         };
         // The common case is decided without a look at any list.
         if has_unlisted

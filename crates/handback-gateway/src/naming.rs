@@ -57,15 +57,23 @@ fn is_invisible(c: char) -> bool {
             '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The same for what this upstream has. The first time it is logged.
-pub(crate) fn left_out(gateway: &Gateway, list: List, which: usize, name: &str) -> bool {
+/// The same for what this upstream has, by what is configured for it.
+pub(crate) fn fault_of(
+    gateway: &Gateway,
+    list: List,
+    which: usize,
+    name: &str,
+) -> Option<&'static str> {
     if which == gateway.own() {
-        return false;
+        return None;
     }
+    fault(list, name, gateway.options().strict_names.contains(gateway.name_of(which)))
+}
+
+/// Whether something that an upstream lists is left out. The first time it is logged.
+pub(crate) fn left_out(gateway: &Gateway, list: List, which: usize, name: &str) -> bool {
+    let Some(why) = fault_of(gateway, list, which, name) else { return false };
     let upstream = gateway.name_of(which);
-    let Some(why) = fault(list, name, gateway.options().strict_names.contains(upstream)) else {
-        return false;
-    };
     let shown: String = name.chars().take(LOGGED_CHARS).collect();
     if gateway.is_first_fault(which, &shown, why) {
         let what = list.method();

@@ -30,6 +30,10 @@ const KEY_META: &str = "dev.handback/idempotency-key";
 const NEXT_CURSOR_META: &str = "dev.handback/nextCursor";
 const REPLAYED_META: &str = "dev.handback/replayed";
 const REASON_META: &str = "dev.handback/reason";
+const UPSTREAM_META: &str = "dev.handback/upstream";
+
+/// Gateways between this client and a server that pages, at most: more than anybody puts in a row.
+const GATEWAYS_MAX: usize = 8;
 
 /// The id of every request: there is one for each HTTP request.
 const ID: u32 = 1;
@@ -283,8 +287,21 @@ fn answered(result: ToolResult) -> Result<Answer, ToolsError> {
             }
         };
     }
-    let next_cursor = text(NEXT_CURSOR_META);
+    let next_cursor = next_cursor(&result.meta);
     Ok(Answer::Given(Given { result: value(result)?, next_cursor, is_replay }))
+}
+
+/// The cursor of the next page: of the server, or of one behind it, whose marks each gateway between has put
+/// one level deeper. It goes back to where it came from in any case.
+fn next_cursor(meta: &Map<String, Value>) -> Option<String> {
+    let mut meta = meta;
+    for _ in 0..=GATEWAYS_MAX {
+        if let Some(cursor) = meta.get(NEXT_CURSOR_META).and_then(Value::as_str) {
+            return Some(cursor.to_owned());
+        }
+        meta = meta.get(UPSTREAM_META)?.as_object()?;
+    }
+    None
 }
 
 /// The value of a result: of what is structured, or of the text that stands for it. A page is
@@ -374,6 +391,20 @@ mod tests {
         check(json!({"content": [text("17")]}), "\"17\"");
         check(json!({"content": [{"type": "image"}]}), "[{\"type\":\"image\"}]");
         check(json!({"content": []}), "[]");
+    }
+
+    #[test]
+    fn the_cursor_of_a_server_behind_gateways_is_found() {
+        let found = |meta: Value| next_cursor(meta.as_object().unwrap());
+        assert_eq!(found(json!({})), None);
+        let mut meta = json!({NEXT_CURSOR_META: "c"});
+        for _ in 0..=GATEWAYS_MAX {
+            assert_eq!(found(meta.clone()).as_deref(), Some("c"));
+            meta = json!({"x": 1, UPSTREAM_META: meta});
+        }
+        assert_eq!(found(meta), None);
+        let nearest = json!({UPSTREAM_META: {NEXT_CURSOR_META: "far"}, NEXT_CURSOR_META: "near"});
+        assert_eq!(found(nearest).as_deref(), Some("near"));
     }
 
     #[test]

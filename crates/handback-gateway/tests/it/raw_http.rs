@@ -694,3 +694,24 @@ async fn a_server_without_a_standing_stream_keeps_its_session() {
     let why = answer.await.unwrap().unwrap_err();
     assert!(why.nothing_happened() && world.line.is_closed(), "{why:?}");
 }
+
+#[tokio::test]
+async fn wound_a8_an_encoding_that_nobody_requested_is_named() {
+    let mut web = Web::start().await;
+    let world = World::open(&web.spec(), Opening::Modern).await.unwrap();
+    for kind in [JSON, "text/event-stream"] {
+        let answer = asking(&world, ask("x", json!({})));
+        let mut request = web.next().await;
+        assert_eq!(request.header("accept-encoding"), Some("identity"));
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n"
+        );
+        request.write(head).await;
+        // The start of a stream of gzip.
+        request.write([0x1f, 0x8b, 8, 0, 0, 0, 0, 0]).await;
+        drop(request);
+        let why = answer.await.unwrap().unwrap_err();
+        assert_eq!(why, LineError::Encoding("gzip".to_owned()), "{kind}");
+        assert!(!why.nothing_happened(), "the call may have been made");
+    }
+}

@@ -176,6 +176,30 @@ impl Callers {
         self.post(token, &headers, &message).message
     }
 
+    /// The bytes that answer a question, of the newer era or in a session.
+    pub(super) fn body_of(
+        &self,
+        (token, session): (&str, Option<&str>),
+        method: &str,
+        name: &str,
+        params: Value,
+        capabilities: Value,
+    ) -> String {
+        let (headers, message) = match session {
+            None => newest(method, name, params, capabilities),
+            Some(session) => {
+                let message =
+                    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+                (in_session(session), message)
+            }
+        };
+        let mut stream = self.begin_post(token, &headers, &message);
+        let body = crate::streams::server::read(&mut stream).body;
+        let body = String::from_utf8(body).unwrap();
+        let event = body.lines().rev().find_map(|line| line.strip_prefix("data: "));
+        event.unwrap_or(&body).to_owned()
+    }
+
     /// Revokes everything that was given out so far.
     pub(super) fn revoke_until_now(&self) {
         // Long after all of it.

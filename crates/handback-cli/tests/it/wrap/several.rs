@@ -216,7 +216,7 @@ fn a_name_that_another_one_gets_is_not_there_twice() {
         callers.ask(alice, "b__learn", json!({"arguments": {"name": name}}));
     }
     let mut tools = callers.tools(alice);
-    for name in ["b__mine", "b__a__look", "mcp_aql_read", "handback__mcp_aql_read"] {
+    for name in ["b__mine", "b__a__look", "mcp_aql_read", "b__mcp_aql_read"] {
         assert!(tools.iter().any(|known| known == name), "{name}: {tools:?}");
     }
     tools.sort_unstable();
