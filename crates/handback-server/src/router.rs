@@ -159,10 +159,11 @@ impl Router {
                 return self.identity.refused(refusal);
             }
         };
+        let is_tool = tools::is_ours(request.uri().path());
         let (parts, body) = request.into_parts();
         let (body, refused) = CountedBody::new(body, self.input.input(caller.principal()));
         let response = self.for_caller(Request::from_parts(parts, body), caller).await;
-        refused.answer().await.unwrap_or(response)
+        refused.answer(is_tool).await.unwrap_or(response)
     }
 
     async fn for_caller<B>(&self, mut request: Request<B>, caller: Caller) -> Response<ReplyBody>
