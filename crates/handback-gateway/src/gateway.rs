@@ -806,7 +806,7 @@ impl Gateway {
             return answers.swap_remove(which);
         }
         let own = own.filter(|own| good(own) || answers.is_empty());
-        own.or(answers.into_iter().next()).unwrap_or_else(|| words::result(&json!({})))
+        own.or_else(|| answers.into_iter().next()).unwrap_or_else(|| words::result(&json!({})))
     }
 
     /// The tasks of our own server, which those of relayed calls are among.

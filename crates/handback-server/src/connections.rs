@@ -24,9 +24,9 @@ use crate::tls::Tls;
 /// Files that connections leave to the store and to requests of our own.
 const FILES_KEPT: usize = 256;
 
-/// Bytes that are read of a request before it is looked at: its headers have room, and what is
-/// longer is refused.
-const READ_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the head of a request beside its headers: the longest paths and queries fit. What is read of
+/// a request before its caller is known counts for nobody, so that there is not more of it.
+const REQUEST_LINE_BYTES: usize = 8 << 10;
 
 /// Headers of a request.
 const HEADERS_MAX: usize = 64;
@@ -89,7 +89,7 @@ pub(crate) async fn serve(
                 return;
             }
             match tls {
-                None => connection(stream, place, router, stop).await,
+                None => Box::pin(connection(stream, place, router, stop)).await,
                 Some(tls) => secured(stream, &tls, place, router, stop).await,
             }
         });
@@ -211,6 +211,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stream = Patient::new(stream, READER_TIME);
+    let read_bytes = REQUEST_LINE_BYTES.saturating_add(router.limits.header_bytes);
     let service = service_fn(move |request| {
         let router = Arc::clone(&router);
         async move { Ok::<_, Infallible>(router.handle(request).await) }
@@ -218,7 +219,7 @@ where
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
-        .max_buf_size(READ_BYTES_MAX)
+        .max_buf_size(read_bytes)
         .max_headers(HEADERS_MAX)
         .half_close(false)
         .serve_connection(TokioIo::new(stream), service)

@@ -99,18 +99,21 @@ impl<B> Refused<B>
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    /// The answer to a request whose body was refused, once the client had time to send the rest.
-    pub(crate) async fn answer(self) -> Option<Response<ReplyBody>> {
+    /// The answer to a request whose body was refused, once the client had time to send the rest. The
+    /// codes of tools are in lower case.
+    pub(crate) async fn answer(self, is_tool: bool) -> Option<Response<ReplyBody>> {
         let (refusal, body) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         tracing::debug!(reason = refusal.as_str(), "a body was refused while it arrived");
         if refusal != InputRefusal::TooSlow {
             let _ = tokio::time::timeout(DRAIN_TIME, drain(body)).await;
         }
-        let (status, code) = match refusal {
-            InputRefusal::CallerShare => (StatusCode::TOO_MANY_REQUESTS, "BUSY"),
-            InputRefusal::Total => (StatusCode::SERVICE_UNAVAILABLE, "BUSY"),
-            InputRefusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, "TIMEOUT"),
+        let (status, codes) = match refusal {
+            InputRefusal::CallerShare => (StatusCode::TOO_MANY_REQUESTS, ["BUSY", "busy"]),
+            InputRefusal::Total => (StatusCode::SERVICE_UNAVAILABLE, ["BUSY", "busy"]),
+            InputRefusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, ["TIMEOUT", "too_slow"]),
         };
+        let [code, of_tool] = codes;
+        let code = if is_tool { of_tool } else { code };
         let mut response = error(status, code, refusal);
         if refusal != InputRefusal::TooSlow {
             // Input that does not go on has made room by then.
@@ -127,5 +130,49 @@ async fn drain<B: Body<Data = Bytes> + Unpin>(mut body: B) {
         && drained <= DRAIN_BYTES
     {
         drained += frame.data_ref().map_or(0, Bytes::len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use handback_identity::VerifiedPrincipal;
+    use handback_tool::{InputBudget, Share};
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[tokio::test(start_paused = true)]
+    async fn wound_a11_a_body_is_counted_until_it_is_whole_and_refused_with_a_status() {
+        let nobody = VerifiedPrincipal::unauthenticated();
+        let budget = InputBudget::new(3 << 20, Share::WHOLE);
+        let begin = || {
+            let (sender, pieces) = mpsc::channel(4);
+            sender.try_send(Bytes::from(vec![0; MIB])).unwrap();
+            sender.try_send(Bytes::from(vec![0; MIB])).unwrap();
+            let body = ReplyBody::Sent(pieces);
+            let (body, refused) = CountedBody::new(body, budget.input(&nobody));
+            (sender, Box::pin(body.collect()), refused)
+        };
+        let (first, mut reads, refused) = begin();
+        assert!(futures_util::poll!(&mut reads).is_pending());
+        assert_eq!(budget.bytes(), 2 << 20);
+        // The second one is the newest when the third MiB is exceeded.
+        let (second, more, of_second) = begin();
+        drop(second);
+        assert!(more.await.is_err());
+        let answer = of_second.answer(false).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.headers()[RETRY_AFTER], "20");
+        assert_eq!(budget.bytes(), 2 << 20);
+        drop(first);
+        assert_eq!(reads.await.unwrap().to_bytes().len(), 2 * MIB);
+        assert!(refused.answer(false).await.is_none());
+        assert_eq!(budget.bytes(), 0);
+        // Nothing more comes of the next one.
+        let (_third, reads, refused) = begin();
+        assert!(reads.await.is_err());
+        assert_eq!(refused.answer(true).await.unwrap().status(), StatusCode::REQUEST_TIMEOUT);
     }
 }

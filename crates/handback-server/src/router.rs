@@ -166,10 +166,11 @@ impl Router {
             Ok(admitted) => admitted,
             Err(response) => return *response,
         };
+        let is_tool = tools::is_ours(request.uri().path());
         let (parts, body) = request.into_parts();
         let (body, refused) = CountedBody::new(body, self.input.input(&principal));
         let response = self.for_caller(Request::from_parts(parts, body), caller).await;
-        let response = refused.answer().await.unwrap_or(response);
+        let response = refused.answer(is_tool).await.unwrap_or(response);
         self.quotas.note(&response, &principal);
         response.map(|body| body.with_guard(admitted))
     }

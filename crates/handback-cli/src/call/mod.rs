@@ -56,8 +56,8 @@ Merging:
 
 Tools that ask back:
   What is asked is written to stdout, with the command that answers it. If stdin is a terminal, or
-  with --interactive, the answers are asked for instead. The UNIX socket has no questions. A NAME that
-  begins with \" is a JSON string: so any name can be typed.
+  with --interactive, the answers are asked for instead. The UNIX socket has no questions.
+  A NAME that begins with \" is a JSON string: so any name can be typed.
 
 JSON members:
   result, next_cursor, is_replay, and with --all pages and bytes

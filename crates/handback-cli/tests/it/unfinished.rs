@@ -191,7 +191,9 @@ fn wound_a11_unfinished_bodies_count_for_their_caller() {
         assert!(matches!(answer.status, 429 | 408), "{answer:?}");
         if answer.status == 429 {
             assert_eq!(answer.headers["retry-after"], "20");
-            bodies.push(String::from_utf8(answer.body).unwrap());
+            let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+            let code = answer["error"]["code"].as_str().unwrap().to_ascii_lowercase();
+            bodies.push(format!("{code}: {}", answer["error"]["message"]));
         }
     }
     bodies.dedup();
