@@ -30,7 +30,10 @@ fuzz_target!(|data: &[u8]| {
     if result.len() <= budget.max(Budget::FLOOR_BYTES) {
         return assert!(bounded.result == result && bounded.parts.is_empty());
     }
-    assert!(bounded.result.len() <= budget.max(Budget::FLOOR_BYTES));
+    // As much of texts, and as much of media.
+    let most = 2 * budget.max(Budget::FLOOR_BYTES);
+    assert!(bounded.result.len() <= most);
+    assert_eq!(bounded.is_as_given, bounded.result == result);
     assert!(serde_json::from_slice::<&RawValue>(&bounded.result).is_ok(), "no JSON");
     let original = serde_json::from_slice::<Value>(result).ok();
     for part in &bounded.parts {
@@ -81,7 +84,8 @@ fn handle(number: usize) -> Handle {
 }
 
 fn cut(result: &[u8], budget: usize, chunk: usize) -> Option<(Bounded, Shelf)> {
-    let how = Bounding::new(Budget::bytes(budget)).in_chunks_of(chunk);
+    let budget = Budget::bytes(budget);
+    let how = Bounding::new(budget).media(budget).in_chunks_of(chunk);
     let mut shelf = Shelf::default();
     match bound(&InMemory::new(result.to_vec(), 0), &how, &mut shelf) {
         Ok(bounded) => Some((bounded, shelf)),

@@ -5,7 +5,7 @@
 
 use tokio_util::sync::CancellationToken;
 
-/// Whether the answer to a request is still wanted. Clones are of the same request.
+/// True if the answer to a request is still wanted. Clones are of the same request.
 #[derive(Clone, Debug)]
 pub struct Cancellation {
     /// The client has cancelled the request.
@@ -25,7 +25,7 @@ impl Cancellation {
         self.cancel.cancel();
     }
 
-    /// Whether the client has cancelled the request.
+    /// True if the client has cancelled the request.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.unwanted.is_cancelled()
     }

@@ -10,7 +10,7 @@ use crate::bound::HELD_URI;
 use crate::gateway::Gateway;
 use crate::talk::Talk;
 
-/// Whether a URI names something that is held here for the caller.
+/// True if a URI names something that is held here for the caller.
 pub(crate) async fn is_held_here(gateway: &Gateway, talk: &Talk, uri: &str) -> bool {
     let Some(handle) = uri.strip_prefix(HELD_URI) else { return false };
     let Ok(handle) = Handle::parse(handle) else { return false };

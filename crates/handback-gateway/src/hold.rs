@@ -42,7 +42,7 @@ pub(crate) struct Holding {
     pub(crate) budget: Budget,
     /// The budget of images, audio and blobs.
     pub(crate) media: Budget,
-    /// Whether the client knows blocks of the type `resource_link`.
+    /// True if the client knows blocks of the type `resource_link`.
     pub(crate) knows_links: bool,
     pub(crate) held: CallHeld,
     pub(crate) owner: VerifiedPrincipal,
@@ -65,7 +65,7 @@ pub(crate) struct Cutting {
 /// A result within the budgets.
 pub(crate) struct Within {
     pub(crate) json: Bytes,
-    /// Whether it is the upstream's, to the byte, and nothing is held.
+    /// True if it is the upstream's, to the byte, and nothing is held.
     pub(crate) is_as_given: bool,
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum NotHeld {
 pub(crate) const NOT_HELD: &str = "the call was made, but its result could not be held";
 
 impl Holding {
-    /// Whether a result may be over a budget: what of it is media is known once it is read.
+    /// True if a result may be over a budget: what of it is media is known once it is read.
     pub(crate) fn is_over(&self, raw: &Raw) -> bool {
         !self.passing().allows(raw.size_bytes()) || raw.size_bytes() > PASSED_BYTES_MAX
     }

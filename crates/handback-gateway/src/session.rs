@@ -169,6 +169,10 @@ impl Session {
         delivery: Delivery,
         cancellation: Cancellation,
     ) -> Answer {
+        let id = question.id.to_owned();
+        let cancel = cancellation.cancel.clone();
+        self.register(&id, cancellation);
+        let listed = Listed { session: Arc::clone(self), id };
         // A server on a line that others share would begin anew for all of them.
         if question.method == "initialize" {
             return words::begun_before();
@@ -181,13 +185,14 @@ impl Session {
             delivery,
             has_headers: false,
         };
-        let id = question.id.to_owned();
-        let cancel = cancellation.cancel.clone();
-        lock(&self.under_way).insert(id.clone(), cancellation);
-        let listed = Listed { session: Arc::clone(self), id };
         let answer = self.gateway.ask(&talk, question, cancel).await;
         drop(listed);
         answer
+    }
+
+    /// Notes that a question is under way, so that the client can cancel it.
+    pub(crate) fn register(&self, id: &str, cancellation: Cancellation) {
+        lock(&self.under_way).insert(id.to_owned(), cancellation);
     }
 
     /// The client says something that is not answered.
@@ -415,7 +420,7 @@ impl Session {
         tasks.iter().rev().find(|(known, _)| known == id).map(|(_, tool)| tool.clone())
     }
 
-    /// Whether the revision of the client has blocks of the type `resource_link`.
+    /// True if the revision of the client has blocks of the type `resource_link`.
     pub(crate) fn knows_links(&self) -> bool {
         let revision = self.greeting.get("protocolVersion").and_then(Value::as_str);
         revision.is_some_and(|revision| revision >= LINKS_SINCE)

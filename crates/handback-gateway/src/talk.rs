@@ -57,7 +57,7 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Whether the client knows content blocks of the type `resource_link`, which came with 2025-06-18.
+    /// True if the client knows content blocks of the type `resource_link`, which came with 2025-06-18.
     pub(crate) fn knows_links(&self) -> bool {
         self.session.as_ref().is_none_or(|session| session.knows_links())
     }

@@ -10,7 +10,7 @@ use crate::talk::{Question, Talk};
 use crate::upstream::Answer;
 use crate::words::METHOD_NOT_FOUND;
 
-/// Whether every upstream, but for one that said so already, answers a request with -32601. One that
+/// True if every upstream, but for one that said so already, answers a request with -32601. One that
 /// cannot be asked now may support it.
 pub(crate) async fn is_unsupported(
     gateway: &Gateway,
@@ -26,13 +26,13 @@ pub(crate) async fn is_unsupported(
     join_all(asked).await.iter().all(is_unknown)
 }
 
-/// Whether an error says that there is no such method.
+/// True if an error says that there is no such method.
 pub(crate) fn is_unknown_method(error: &[u8]) -> bool {
     let error: Value = serde_json::from_slice(error).unwrap_or_default();
     error.get("code").and_then(Value::as_i64) == Some(METHOD_NOT_FOUND.into())
 }
 
-/// Whether there are prompts of our own for the caller.
+/// True if there are prompts of our own for the caller.
 pub(crate) fn own_prompts(gateway: &Gateway, talk: &Talk) -> bool {
     let mut listed = gateway.pipeline().registry().visible(&talk.caller);
     listed.any(|it| matches!(it.kind(), Kind::Prompt))

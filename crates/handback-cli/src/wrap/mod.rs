@@ -47,7 +47,7 @@ pub(crate) struct WrapArgs {
     #[arg(long, value_name = "SIZE")]
     budget: Option<Budget>,
 
-    /// How much of the images, audio and blobs of a result a client gets at once, as base64 [default:
+    /// Images, audio and blobs of a result that a client gets at once, as base64 [default:
     /// 8MiB]
     #[arg(long, value_name = "SIZE")]
     media_budget: Option<Budget>,

@@ -310,7 +310,10 @@ impl HttpFront {
                     let two = answer_line(Some(id), &Answer::Error(two));
                     return whole_bytes(StatusCode::BAD_REQUEST, two);
                 };
-                let asked = Asked { id: id.into_owned(), message: body.clone(), key };
+                let cancellation = Cancellation::default();
+                known.session.register(id.as_json(), cancellation.clone());
+                let (id, message) = (id.into_owned(), body.clone());
+                let asked = Asked { id, message, key, cancellation };
                 return self.answered(session, known, from, asked).await;
             }
             _ => return rpc_error(INVALID_REQUEST, "the message is none of the protocol"),
@@ -412,12 +415,13 @@ struct Asked {
     id: Id<'static>,
     message: Bytes,
     key: Option<String>,
+    cancellation: Cancellation,
 }
 
 impl Asked {
     /// Asks; what is told on the way, and the answer, go into the stream.
     async fn run(self, session: Arc<Session>, stream: Arc<Stream>) {
-        let Self { id, message, key } = self;
+        let Self { id, message, key, cancellation } = self;
         let Ok(Message::Request { method, params, .. }) = Message::read(&message) else { return };
         let question = Question {
             id: id.as_json(),
@@ -429,7 +433,6 @@ impl Asked {
         };
         let (out, mut told) = mpsc::channel(WAITING_MAX);
         let delivery = Delivery::default();
-        let cancellation = Cancellation::default();
         let asked = session.ask(question, out, delivery.clone(), cancellation.clone());
         let mut asked = std::pin::pin!(asked);
         // A request that was cancelled gets nothing more.

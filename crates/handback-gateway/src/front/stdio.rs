@@ -319,6 +319,14 @@ impl Client {
         let delivery = Delivery::default();
         let (delivered, cancellation) = (delivery.clone(), Cancellation::default());
         let (asked_in, is_wanted) = (session.clone(), cancellation.clone());
+        // The next message may cancel it.
+        match (&session, era) {
+            (Some(session), _) => session.register(id.as_json(), cancellation.clone()),
+            (None, Era::Legacy) => {}
+            (None, _) => {
+                lock(&under_way).insert(id.as_json().to_owned(), cancellation.clone());
+            }
+        }
         tokio::spawn(async move {
             let _place = place;
             let (out, mut told) = mpsc::channel(WAITING_MAX);
@@ -341,12 +349,11 @@ impl Client {
                         words::refused(INVALID_REQUEST, message, None)
                     }
                     None => {
-                        let (key, cancel) = (id.as_json().to_owned(), cancellation.cancel.clone());
-                        lock(&under_way).insert(key.clone(), cancellation);
+                        let (key, cancel) = (id.as_json(), cancellation.cancel.clone());
                         let has_headers = false;
                         let talk = Talk { caller, era, out, session: None, delivery, has_headers };
                         let answer = gateway.ask(&talk, question, cancel).await;
-                        lock(&under_way).remove(&key);
+                        lock(&under_way).remove(key);
                         answer
                     }
                 })

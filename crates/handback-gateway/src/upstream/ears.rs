@@ -468,6 +468,40 @@ mod tests {
 
     use super::*;
     use crate::upstream::DEAF_AFTER;
+    use crate::upstream::logs::Wanted;
+
+    #[test]
+    fn wound_b4_log_messages_without_a_request_are_for_one_caller_alone() {
+        let (spontaneous, _heard) = mpsc::channel(1);
+        let ears = Ears::new("peer", Era::Modern, spontaneous);
+        let ask = |owner: &str, number, level: usize| {
+            let (sender, heard) = mpsc::channel(4);
+            let logs = Some(Wanted { owner: Some(owner.into()), level });
+            let route = Route { heard: Some(sender), logs, ..Route::default() };
+            let answer = ears.pending.wait(number, route).unwrap();
+            (heard, answer)
+        };
+        let log = |level: &str| {
+            let params = format!(r#"{{"level":"{level}","data":1}}"#);
+            let method = LOG_MESSAGE.to_owned();
+            ears.hear(Said::Notification { method, params: Some(params.into()) });
+        };
+        let (mut first, _waiting) = ask("alice", 1, 0);
+        let (mut second, _too) = ask("alice", 2, 4);
+        log("error");
+        assert!(second.try_recv().is_ok() && first.try_recv().is_err(), "the latest one");
+        log("info");
+        assert!(
+            first.try_recv().is_ok() && second.try_recv().is_err(),
+            "the one that asked for it"
+        );
+        let (mut third, _other) = ask("bob", 3, 0);
+        ears.pending.forget(1);
+        ears.pending.forget(2);
+        // It may come of a call that Alice gave up.
+        log("error");
+        assert!(third.try_recv().is_err());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_nobody_takes_does_not_keep_what_is_behind_it() {

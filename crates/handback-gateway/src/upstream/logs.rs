@@ -26,7 +26,7 @@ pub(crate) fn level_number(level: &str) -> Option<usize> {
     LEVELS.iter().position(|known| *known == level)
 }
 
-/// What a request asks for.
+/// The log messages that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) owner: Option<Arc<str>>,
@@ -35,7 +35,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// What a request with these parameters asks for, if it asks for messages.
+    /// The messages that a request with these parameters asks for, if any.
     pub(super) fn of(params: Option<&[u8]>, owner: Option<Arc<str>>) -> Option<Self> {
         let is_there = |params: &&[u8]| memmem::find(params, LEVEL_META.as_bytes()).is_some();
         let params = params.filter(is_there)?;

@@ -43,7 +43,7 @@ use crate::Clock;
 /// When a call that has not ended becomes a task.
 pub const SLOW_AFTER: Duration = Duration::from_secs(2);
 
-/// How long a record is kept after its last change, unless held values live shorter than that.
+/// Life of a record after its last change, unless held values live shorter than that.
 pub const TASK_LIFE_MS: Millis = 60 * 60 * 1_000;
 
 /// How often a client should ask.
@@ -103,7 +103,7 @@ struct Record {
     /// How often it has asked.
     round: u64,
     state: State,
-    /// When the record ends; nothing, of a record that was written before this was noted.
+    /// The time at which the record ends; absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until_ms: Option<Millis>,
     /// The tool that was called; nothing, of a record that was written before it was told.

@@ -141,8 +141,8 @@ impl NewValue {
         self
     }
 
-    /// The same, as long as its owner holds and owes no more than [may be
-    /// owed](super::HeldStore::may_owe) with it.
+    /// The same, unless its owner holds and owes more than [may be
+    /// owed](super::HeldStore::may_owe) without it.
     pub const fn owed_within_limit(mut self) -> Self {
         self.allowance = Allowance::HeldAndOwed;
         self

@@ -77,7 +77,7 @@ pub(super) enum Allowance {
     /// The quota.
     #[default]
     Quota,
-    /// What the owner may hold and owe together.
+    /// The limit for values that the owner holds and owes together.
     HeldAndOwed,
     /// None: the value is kept in any case.
     Unlimited,
@@ -122,7 +122,10 @@ impl<S: Kv> Shared<S> {
             if after > before && used > self.options.per_principal_bytes {
                 let is_allowed = match allowance {
                     Allowance::Quota => false,
-                    Allowance::HeldAndOwed => used <= self.held_and_owed_max(),
+                    // Without this value: one that is too large by itself is kept, and is the last one.
+                    Allowance::HeldAndOwed => {
+                        usage.used.saturating_sub(before) <= self.held_and_owed_max()
+                    }
                     Allowance::Unlimited => true,
                 };
                 match self.make_room(name.owner(), &usage, now) {

@@ -342,6 +342,34 @@ where
     assert!(may_owe(&one, 20_001), "and so does what has ended");
 }
 
+pub fn wound_a10_what_is_owed_within_the_limit_is_refused_past_it<E: Engine>()
+where
+    E::Store: Kv,
+{
+    let engine = E::fresh();
+    let store = open(engine.store(), options());
+    let one = person(1);
+    let owed = |bytes: &[u8]| {
+        let new = NewValue::new("task").fixed_life(20_000).owed_within_limit();
+        store.spill(&one, new, bytes, &mut Chance::new(), 0)
+    };
+    while put(&store, 1, 1, 0).is_ok() {}
+    // Over the quota, and up to twice that.
+    let mut kept = 0;
+    let refused = loop {
+        match owed(&contents(50_000)) {
+            Ok(_) => kept += 1,
+            Err(error) => break error,
+        }
+        assert!(kept < 1_000, "there is no limit");
+    };
+    assert!(kept > 0 && matches!(refused, HeldError::Quota { .. }));
+    let used = store.used_bytes(&one, 0).expect("it is read");
+    let most = 2 * QUOTA_BYTES + 50_000 + VALUE_COST_BYTES;
+    assert!((2 * QUOTA_BYTES..=most).contains(&used), "{used}");
+    assert!(!store.may_owe(&one, 0).expect("it is read"), "it was told beforehand");
+}
+
 pub fn a_value_can_have_a_least_life<E: Engine>()
 where
     E::Store: Kv,

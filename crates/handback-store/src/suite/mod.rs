@@ -145,6 +145,7 @@ macro_rules! suite_of_held {
             nothing_is_left_of_what_was_not_finished,
             spilled_values_have_their_own_names,
             what_is_owed_is_kept_and_counts,
+            wound_a10_what_is_owed_within_the_limit_is_refused_past_it,
             a_value_can_have_a_least_life,
             an_id_that_is_given_is_written_once_for_each_principal,
             a_principal_holds_so_much_however_many_write,

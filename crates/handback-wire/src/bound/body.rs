@@ -58,7 +58,7 @@ pub(super) struct BlockRow {
 pub(super) struct ShownBlocks {
     /// The bytes of the first ones together, and of media blocks behind them.
     pub(super) ranges: Vec<Range<u64>>,
-    /// How many are shown from the first one on.
+    /// Number of blocks that are shown from the first one on.
     pub(super) first: u64,
     /// Their bytes beside media.
     pub(super) bytes: usize,

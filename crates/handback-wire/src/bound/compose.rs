@@ -26,14 +26,13 @@ pub(super) struct Compose<'a> {
     pub(super) shape: &'a Shape,
     pub(super) units: &'a [Unit],
     pub(super) media: &'a Found,
-    /// The name of the tool that shows held media; nothing, if the client knows no links.
     pub(super) links: Links<'a>,
 }
 
-/// What takes the place of a media block.
+/// The stand-in for a media block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links<'a> {
-    /// Whether the client knows blocks of the type `resource_link`.
+    /// True if the client knows blocks of the type `resource_link`.
     pub(super) are_known: bool,
     /// The tool that shows the block.
     pub(super) tool: &'a str,
@@ -265,7 +264,7 @@ impl Compose<'_> {
     }
 }
 
-/// Whether a unit is a part of the block of this number.
+/// True if a unit is a part of the block of this number.
 fn is_of_block(unit: &Unit, number: u64) -> bool {
     match unit.what {
         What::Text { block } | What::Block { block } | What::Media { block } => {

@@ -84,13 +84,13 @@ impl<'a> Bounding<'a> {
         self
     }
 
-    /// Whether a result of so many bytes is given as it is, whatever it is.
+    /// True if a result of so many bytes is given as it is, whatever it is.
     #[must_use]
     pub fn allows(&self, bytes: u64) -> bool {
         self.allows_parts(bytes, 0) && self.media.allows(bytes)
     }
 
-    /// Whether a result of so many bytes, of which so many are media, is given as it is.
+    /// True if a result of so many bytes, of which so many are media, is given as it is.
     fn allows_parts(&self, bytes: u64, media_bytes: u64) -> bool {
         let others = bytes.saturating_sub(media_bytes);
         self.budget.allows(others.saturating_add(self.reserved_bytes as u64))
@@ -124,7 +124,7 @@ pub struct Bounded {
     pub parts: Vec<Part>,
     /// How many bytes were kept. What is there twice is kept once.
     pub held_bytes: u64,
-    /// Whether it is the result as it was given, to the byte.
+    /// True if it is the result as it was given, to the byte.
     pub is_as_given: bool,
 }
 

@@ -85,18 +85,18 @@ pub(super) fn write(facts: &Facts<'_>) -> String {
     out
 }
 
-/// Whether a part is a media block: it has no words to search for.
+/// True if a part is a media block: it has no words to search for.
 fn is_media(line: &Line<'_>) -> bool {
     matches!(line.unit.what, What::Media { .. })
 }
 
-/// How to have a media block shown.
+/// The request that shows a media block.
 fn show_media(facts: &Facts<'_>, part: &Part, out: &mut String) {
     let gap = if out.ends_with('\n') { "" } else { "\n" };
     let _ = write!(
         out,
         "{gap}To see one of the images or other media, call tool {}: {{\"operation\":\"{}\",\
-         \"element_type\":\"{}\",\"params\":{{\"id\":\"0\"}}}}.",
+         \"element_type\":\"{}\",\"params\":{{\"id\":0}}}}.",
         facts.reading.tool,
         Operation::GetElement.name(),
         part.handle,

@@ -139,7 +139,7 @@ impl Candidate {
 }
 
 impl What {
-    /// Whether it is a part of one block.
+    /// True if it is a part of one block.
     pub(super) const fn is_in_content(self) -> bool {
         matches!(self, Self::Text { .. } | Self::Block { .. } | Self::Media { .. })
     }

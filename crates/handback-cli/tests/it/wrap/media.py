@@ -58,8 +58,10 @@ def say(message):
 
 def answer(method, params):
     meta = params.get("_meta") or {}
-    modern = "io.modelcontextprotocol/protocolVersion" in meta
-    if modern and SPEAKS == "older" or not modern and SPEAKS == "newest":
+    modern = "io.modelcontextprotocol/protocolVersion" in meta and SPEAKS != "older"
+    if method in ("server/discover", "initialize") and modern != (method == "server/discover"):
+        return None
+    if method == "initialize" and SPEAKS == "newest":
         return None
     kind = {"resultType": "complete"} if modern else {}
     kept = {"ttlMs": 0, "cacheScope": "public"} if modern else {}

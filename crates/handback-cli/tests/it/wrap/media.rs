@@ -43,7 +43,7 @@ fn handle_of(link: &Value) -> &str {
     link["uri"].as_str().unwrap().strip_prefix("handback://held/").unwrap()
 }
 
-fn get(handle: &str, id: &str) -> Value {
+fn get(handle: &str, id: u64) -> Value {
     let params = json!({"id": id});
     json!({"operation": "get_element", "element_type": handle, "params": params})
 }
@@ -95,7 +95,7 @@ fn wound_b1_media_over_its_budget_is_a_link_and_comes_back_as_a_block() {
         let notice = text(&result);
         assert!(notice.contains("get_element") && !notice.contains("search"), "{notice}");
         // The block itself, for the model to see.
-        let shown = client.call("mcp_aql_read", &get(handle, "0"));
+        let shown = client.call("mcp_aql_read", &get(handle, 0));
         let blocks = shown["content"].as_array().unwrap();
         assert_eq!((blocks.len(), &blocks[1]), (2, &image(600_000)));
         let told: Value = serde_json::from_str(text(&shown)).unwrap();
@@ -130,9 +130,9 @@ fn wound_b1_many_images_are_shown_while_there_is_room_and_read_one_by_one() {
     let held = &result["_meta"]["dev.handback/held"][0];
     assert_eq!((&held["path"], &held["total"]), (&json!("/content"), &json!(101)));
     let handle = held["handle"].as_str().unwrap();
-    let block = client.call("mcp_aql_read", &get(handle, "77"));
+    let block = client.call("mcp_aql_read", &get(handle, 77));
     assert_eq!(block["content"][1], image(20_000));
-    let data = aql(&mut client, "mcp_aql_read", &get(handle, "0"));
+    let data = aql(&mut client, "mcp_aql_read", &get(handle, 0));
     assert!(data.to_string().contains("line 4 of the page"), "{data}");
     let page = client.call(
         "mcp_aql_read",
@@ -186,7 +186,7 @@ fn wound_b1_a_client_before_links_gets_a_text_in_their_place() {
     let text = content[1]["text"].as_str().unwrap();
     assert!(text.starts_with("[image, image/png, "), "{text}");
     let handle = result["_meta"]["dev.handback/held"][0]["handle"].as_str().unwrap().to_owned();
-    let shown = client.call("mcp_aql_read", &get(&handle, "0"));
+    let shown = client.call("mcp_aql_read", &get(&handle, 0));
     assert_eq!(shown["content"][1], image(200_000));
 }
 
@@ -203,7 +203,7 @@ fn wound_b1_a_replay_has_the_same_images_and_links() {
     assert_eq!(first["content"], again["content"]);
     assert_eq!(again["_meta"]["dev.handback/replayed"], true);
     assert_eq!(first["content"][2], image(100_000));
-    let shown = client.call("mcp_aql_read", &get(handle_of(&first["content"][3]), "0"));
+    let shown = client.call("mcp_aql_read", &get(handle_of(&first["content"][3]), 0));
     assert_eq!(shown["content"][1], image(400_000));
 }
 

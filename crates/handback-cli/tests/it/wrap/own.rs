@@ -87,6 +87,21 @@ fn a_cancelled_call_of_our_own_tools_ends_and_gets_no_answer() {
 }
 
 #[test]
+fn wound_b4_over_http_a_cancelled_call_ends_without_a_message() {
+    let callers = Callers::before(&[("up", "both")], "");
+    let alice = callers.alice.as_str();
+    let session = callers.begin(alice);
+    let params = json!({"arguments": {"text": "x", "delay_ms": 60_000}});
+    let mut open = callers.begin_saying((alice, Some(&session)), &[], params, "slow");
+    callers.world.until_effect("slow x");
+    callers.tell_in(alice, &session, "notifications/cancelled", json!({"requestId": 7}));
+    let answer = crate::streams::server::read(&mut open);
+    let body = String::from_utf8(answer.body).unwrap();
+    assert_eq!(answer.headers["content-type"], "text/event-stream");
+    assert!(!body.contains("result") && !body.contains("error"), "{body}");
+}
+
+#[test]
 fn with_its_session_a_call_of_our_own_tools_ends() {
     let callers = Callers::before(&[("up", "both")], "");
     let alice = callers.alice.as_str();

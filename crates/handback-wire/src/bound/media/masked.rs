@@ -21,7 +21,7 @@ pub struct Masked<S> {
 /// A text that is replaced.
 #[derive(Debug)]
 struct Hole {
-    /// Where the replacement starts in the value that is shown.
+    /// Start of the replacement in the value that is shown.
     at: u64,
     /// The text in the source, with quotes.
     hidden: Range<u64>,

@@ -8,7 +8,7 @@
 //! The base64 of a media block counts for the media budget, and everything beside it for the budget of
 //! texts. A block with one of these members twice is no media block: readers differ about it.
 //!
-//! Where a held value is read by a model, [`Masked`] shows it without the base64 in it.
+//! For models that read a held value, [`Masked`] leaves the base64 out.
 
 mod masked;
 mod scan;
@@ -94,7 +94,7 @@ impl MediaBlock {
     }
 }
 
-/// What is noted beside a held value that has media blocks.
+/// The note beside a held value that has media blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::exhaustive_enums, reason = "written and read by the same crates")]

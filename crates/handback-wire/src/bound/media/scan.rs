@@ -98,7 +98,7 @@ pub(in super::super) struct MediaScan {
     below: u64,
     name: Vec<u8>,
     word: Vec<u8>,
-    /// Whether the bytes of a name, or of a text, are collected.
+    /// True if the bytes of a name, or of a text, are collected.
     is_naming: bool,
     is_reading: bool,
     start: u64,

@@ -52,7 +52,7 @@ fn wound_b1_media_over_its_budget_becomes_a_link_and_no_word_search() {
         assert_eq!(outcome.shown["content"][3], text("That was it."));
         let notice = outcome.notice();
         let request = format!(
-            r#"{{"operation":"get_element","element_type":"{}","params":{{"id":"0"}}}}"#,
+            r#"{{"operation":"get_element","element_type":"{}","params":{{"id":0}}}}"#,
             part.handle
         );
         assert!(notice.contains(&request) && notice.contains(&format!("({media})")), "{notice}");
