@@ -59,6 +59,7 @@ Exit codes:
   2  the command line is wrong, or lacks a flag that the command insists on
   3  the token or cursor is refused; the reason is on stdout
   4  the server does not prove what it says of a stream
+  5  the server that was wrapped never came up; the messages on stderr say why
 
 JSON:
   With --output json, an answer is one line on stdout, and an error one line on stderr with the

@@ -21,6 +21,9 @@ impl Exit {
 
     /// The command worked, and its answer is that the server does not prove what it says.
     pub(crate) const UNPROVED: Self = Self(4);
+
+    /// The wrapped server was started, and never came up.
+    pub(crate) const NEVER_UP: Self = Self(5);
 }
 
 impl From<Exit> for ExitCode {

@@ -60,6 +60,7 @@ pub mod retry;
 pub mod session;
 mod slot;
 mod slow;
+mod starting;
 pub mod talk;
 mod tasks;
 pub mod upstream;

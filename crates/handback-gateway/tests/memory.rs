@@ -5,7 +5,9 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use bytes::Bytes;
-use handback_gateway::upstream::{Answer, Ask, Line, LineError, Opening, Place, Raw, Spec};
+use handback_gateway::upstream::{
+    Answer, Ask, Line, LineError, Opening, Place, Raw, Spec, StartLimits, StderrUse,
+};
 use handback_page::json::ByteSource as _;
 use tokio::sync::mpsc;
 
@@ -29,6 +31,8 @@ fn spec(place: Place) -> Spec {
         spool: std::env::temp_dir(),
         is_shared: false,
         withheld: Vec::new(),
+        start: StartLimits::default(),
+        stderr: StderrUse::default(),
     }
 }
 

@@ -18,11 +18,14 @@ mod legible;
 mod line;
 mod pending;
 mod raw;
+mod reach;
 mod room;
 mod said;
 mod spec;
 mod spool;
 mod standing;
+mod start;
+mod stderr;
 mod stdio;
 
 pub use aside::Spooled;
@@ -30,6 +33,11 @@ pub(crate) use ending::Ending;
 use handback_wire::meta;
 pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
 pub use raw::Raw;
+pub use reach::{Unreached, unreached};
 pub(crate) use room::{DEAF_AFTER, HEARD_MAX};
 pub(crate) use spec::OWN;
-pub use spec::{BadName, NAME_CHARS_MAX, Place, Spec, check_name, shown_url};
+pub use spec::{
+    BadName, NAME_CHARS_MAX, Place, START_TIME, Spec, StartLimits, StderrUse, check_name, shown_url,
+};
+pub(crate) use start::Order;
+pub use stderr::STDERR;

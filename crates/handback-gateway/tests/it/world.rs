@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use handback_gateway::upstream::{Answer, Ask, Heard, Line, LineError, Opening, Place, Raw, Spec};
+use handback_gateway::upstream::{
+    Answer, Ask, Heard, Line, LineError, Opening, Place, Raw, Spec, StartLimits, StderrUse,
+};
 use handback_page::json::ByteSource as _;
 use rustix::process::Pid;
 use serde_json::{Value, json};
@@ -23,6 +25,8 @@ pub(crate) fn spec(place: Place) -> Spec {
         spool: std::env::temp_dir(),
         is_shared: false,
         withheld: Vec::new(),
+        start: StartLimits::default(),
+        stderr: StderrUse::default(),
     }
 }
 
@@ -106,6 +110,11 @@ pub(crate) fn notification(heard: Option<Heard>) -> (String, Value) {
         }
         other => panic!("a notification: {other:?}"),
     }
+}
+
+/// Whether there is no answer to a request that may have been taken up, since its program is gone.
+pub(crate) fn is_lost(why: &LineError) -> bool {
+    matches!(why, LineError::Lost | LineError::Ended(_))
 }
 
 /// The process that a program said it is.

@@ -3,6 +3,7 @@
 mod bounds;
 mod budgets;
 mod callers;
+mod causes;
 mod connect;
 mod environment;
 mod eras;
@@ -22,6 +23,7 @@ mod retries;
 mod sessions;
 mod several;
 mod shared;
+mod starts;
 mod tasks;
 mod wrongs;
 
