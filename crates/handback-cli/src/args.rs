@@ -61,6 +61,7 @@ Exit codes:
   3  the token or cursor is refused; the reason is on stdout
   4  the server does not prove what it says of a stream
   5  the store is damaged; what is missing is on stdout
+  6  the server that was wrapped never came up; the messages on stderr say why
 
 JSON:
   With --output json, an answer is one line on stdout, and an error one line on stderr with the

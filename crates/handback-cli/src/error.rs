@@ -35,6 +35,11 @@ impl Failure {
         Self { exit: Exit::UNPROVED, ..Self::new(error) }
     }
 
+    /// A wrapped server that never came up.
+    pub(crate) fn never_up(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { exit: Exit::NEVER_UP, ..Self::new(error) }
+    }
+
     /// The same, with a hint.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }

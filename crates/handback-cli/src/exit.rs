@@ -24,6 +24,9 @@ impl Exit {
 
     /// The command worked, and its answer is that the store is damaged.
     pub(crate) const DAMAGED: Self = Self(5);
+
+    /// The wrapped server was started, and never came up.
+    pub(crate) const NEVER_UP: Self = Self(6);
 }
 
 impl From<Exit> for ExitCode {

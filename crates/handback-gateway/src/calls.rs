@@ -38,6 +38,7 @@ use crate::replay::{self, Again};
 use crate::retry::{WINDOW, Waiting};
 use crate::schemas::{Checking, CheckingJob};
 use crate::slow::named_by_who_knows_tasks;
+use crate::starting;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS, Refused};
@@ -53,6 +54,9 @@ const UNCHECKED: &str = "the arguments: held values are checked by the input sch
 /// What is told of a call that is at another server as well, or may be.
 const ELSEWHERE: &str =
     "the same call is under way at another server that has this name: try again";
+
+/// Progress of a call whose tool may be that of a server that has not listed its tools yet.
+const WAITS: &str = "waiting for servers to start and to list what they have";
 
 /// A call, as the client asked for it.
 struct Asked<'a> {
@@ -138,7 +142,9 @@ impl Gateway {
             Err(message) => return words::refused(INVALID_PARAMS, message, None),
         };
         let arguments = question.params.and_then(|params| arguments_of(params.get()));
-        let mut target = self.target(talk, operation, &name).await;
+        let params_text = question.params.map(|params| params.get().as_bytes());
+        let finding = self.target(talk, operation, &name);
+        let mut target = starting::with_progress(talk, params_text, WAITS, finding).await;
         if operation == Operation::Call
             && let Some(own) = handbacks::own_instead(self, talk, &name, arguments).await
         {

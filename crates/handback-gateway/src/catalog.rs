@@ -258,6 +258,8 @@ impl Part {
         let look = |list: List| async move {
             let items = gateway.items(talk, which, list);
             if gateway.own() == 1 {
+                // Its start has a limit of its own.
+                gateway.line(talk, which).await.ok()?;
                 return tokio::time::timeout(ALONE_TIME, items).await.ok().flatten();
             }
             gateway.soon(talk, which, list.method(), items).await.flatten()
@@ -344,8 +346,15 @@ impl Catalog {
 
     /// The first upstream that has never said what it has of this.
     pub(crate) fn unlisted(&self, list: List) -> Option<usize> {
-        let at = List::ALL.iter().position(|known| *known == list)?;
-        self.parts.iter().position(|part| part.listed.get(at).is_none_or(Option::is_none))
+        self.all_unlisted(list).next()
+    }
+
+    /// All upstreams that have never listed anything of this.
+    pub(crate) fn all_unlisted(&self, list: List) -> impl Iterator<Item = usize> {
+        let at = List::ALL.iter().position(|known| *known == list).unwrap_or_default();
+        let parts = self.parts.iter().enumerate();
+        let is_unlisted = move |part: &Part| part.listed.get(at).is_none_or(Option::is_none);
+        parts.filter(move |(_, part)| is_unlisted(part)).map(|(which, _)| which)
     }
 
     /// Whether what an upstream listed is all that it has of this.

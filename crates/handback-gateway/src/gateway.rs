@@ -32,8 +32,9 @@ use crate::programs::ProgramAccount;
 use crate::reference::Places;
 use crate::retry::{Delivery, Retries};
 use crate::schemas::Schemas;
-use crate::slot::{Slot, Source};
+use crate::slot::{Greeting, Slot, Source};
 use crate::slow::TASKS;
+use crate::starting;
 use crate::talk::{Question, Talk, WAITING_MAX};
 use crate::tasks::TASK_METHODS;
 use crate::upstream::{Answer, Ask, Ending, Line, LineError, Opening, Raw, Spec};
@@ -140,7 +141,12 @@ impl Gateway {
             // Nothing of the newer era belongs to no question.
             let (sender, _) = mpsc::channel(1);
             let source = Source::Upstream(Arc::clone(spec), Arc::clone(metrics), ending.clone());
-            Slot::new(source, Opening::Modern, sender)
+            let greeting = match (spec.is_program(), spec.is_shared) {
+                (false, _) => Greeting::Known(Opening::Modern),
+                (true, true) => Greeting::Either { initialize: bridge::shared_greeting() },
+                (true, false) => Greeting::Either { initialize: bridge::greeting() },
+            };
+            Slot::new(source, greeting, sender)
         });
         let modern = modern.collect();
         let shared = upstreams.iter().zip(&metrics).map(|(spec, metrics)| {
@@ -191,6 +197,12 @@ impl Gateway {
     /// than programs have that do not want to end. Once `hurry` resolves, those have less time.
     pub async fn close(&self, hurry: impl Future<Output = ()>) {
         self.0.ending.end(hurry).await;
+    }
+
+    /// Whether a server was started, or connected to, and none ever came up.
+    #[must_use]
+    pub fn never_came_up(&self) -> bool {
+        self.0.ending.never_came_up()
     }
 
     pub(crate) fn pipeline(&self) -> &Arc<Pipeline> {
@@ -341,7 +353,17 @@ impl Gateway {
     }
 
     async fn find_line(&self, talk: &Talk, which: usize) -> Result<Line, LineError> {
-        if self.0.modern.get(which).is_some() {
+        if let Some(found) = self.0.eras.get(which) {
+            let was_known = found.known().is_some();
+            let line = match self.speaks(which).await?.era {
+                Era::Modern => self.modern_line(which).await,
+                _ => self.bridge(&talk.caller, which).await,
+            };
+            if !was_known || !matches!(line, Err(LineError::Era)) {
+                return line;
+            }
+            // It is another server than it was.
+            found.forget();
             return match self.speaks(which).await?.era {
                 Era::Modern => self.modern_line(which).await,
                 _ => self.bridge(&talk.caller, which).await,
@@ -367,10 +389,9 @@ impl Gateway {
 
     /// The line of the newer era to an upstream.
     pub(crate) async fn modern_line(&self, which: usize) -> Result<Line, LineError> {
-        match self.0.modern.get(which) {
-            Some(slot) => slot.line().await,
-            None => Err(LineError::Era),
-        }
+        let line = self.0.modern.get(which).ok_or(LineError::Era)?.line().await?;
+        // A program may turn out to be of the older era.
+        if line.era() == Era::Modern { Ok(line) } else { Err(LineError::Era) }
     }
 
     /// Whether an upstream makes tasks itself. One that cannot be asked makes none now.
@@ -395,6 +416,18 @@ impl Gateway {
         let _asking = found.asking().await;
         if let Some(known) = found.known() {
             return Ok(known);
+        }
+        if let Some(slot) = self.0.modern.get(which).filter(|_| self.is_program(which)) {
+            let line = slot.line().await?;
+            let speaks = match line.era() {
+                Era::Modern => {
+                    let hello = line.hello().cloned().unwrap_or_default();
+                    Speaks { era: Era::Modern, has_tasks: says_tasks(&Raw::Memory(hello)) }
+                }
+                _ => Speaks::OLDER,
+            };
+            found.learn(speaks);
+            return Ok(speaks);
         }
         if found.was_unclear() {
             return Ok(Speaks::OLDER);
@@ -421,9 +454,8 @@ impl Gateway {
         );
         if !is_unclear {
             found.learn(Speaks::OLDER);
-        } else if matches!(answer, Err(LineError::TimedOut)) || self.is_program(which) {
-            // Others who wait do not wait as long as this one once more, nor is a program started for
-            // each of them that ends over the question.
+        } else if matches!(answer, Err(LineError::TimedOut)) {
+            // Others who wait do not wait as long as this one once more.
             found.is_unclear();
         }
         Ok(Speaks::OLDER)
@@ -431,11 +463,10 @@ impl Gateway {
 
     /// The line of the older era to an upstream, for a caller of the newer one.
     async fn bridge(&self, caller: &Caller, which: usize) -> Result<Line, LineError> {
-        if let Some(shared) = self.shared(which) {
-            return shared.line().await;
-        }
         let Some(source) = self.source(which) else { return Err(LineError::Era) };
-        let slot = {
+        let slot = if let Some(shared) = self.shared(which) {
+            Arc::clone(shared)
+        } else {
             let mut bridges = self.0.bridges.lock().unwrap_or_else(PoisonError::into_inner);
             let key = (caller.principal().binding(), which);
             let known = bridges.get(&key).map(|bridge| bridge.slot);
@@ -458,6 +489,13 @@ impl Gateway {
                 slot
             })
         };
+        // The program that was started to find its era is as good as another one.
+        if slot.open_line().is_none()
+            && let Some(modern) = self.0.modern.get(which)
+            && let Some((line, heard)) = modern.take_older().await
+        {
+            slot.take_over(line, heard).await;
+        }
         let line = slot.line().await;
         let hello = line.as_ref().ok().and_then(Line::hello);
         hello.into_iter().for_each(|hello| handbacks::note(self, which, hello));
@@ -509,7 +547,7 @@ impl Gateway {
         let around = Around { parking: &self.0.parking, listeners: &listeners };
         let gone_on = bridge::gone_on(talk.clone(), &name, &ask, around);
         match Box::pin(gone_on).await {
-            Some(answered) => self.noted(which, answered),
+            Some(answered) => noted(self.metrics_of(which), answered),
             // It is the server's own, which only looks like it.
             None if self.is_newer(which) => self.asked_anew(talk, which, ask).await,
             None => self.asked_anew(talk, which, ask).await.map_err(bridge::begun),
@@ -520,10 +558,16 @@ impl Gateway {
     /// more.
     async fn asked_anew(&self, talk: &Talk, which: usize, ask: Ask) -> Result<Answer, LineError> {
         // Until there is a line, nothing is asked.
-        let unreached = |error: LineError| LineError::Unreachable(error.to_string());
+        let unreached = |error: LineError| match error {
+            LineError::Unreachable(why) => LineError::Unreachable(why),
+            error => LineError::Unreachable(error.to_string()),
+        };
         // The other half of the time is to ask.
         let limit = ask.time_limit.map_or(Duration::MAX, |limit| limit / 2);
-        let line = tokio::time::timeout(limit, self.line(talk, which)).await;
+        let opening = tokio::time::timeout(limit, self.line(talk, which));
+        let message = format!("the server `{}` is starting", self.name_of(which));
+        let params = ask.params.as_deref();
+        let line = starting::with_progress(talk, params, &message, opening).await;
         let line = line.unwrap_or(Err(LineError::TimedOut)).map_err(unreached)?;
         if line.is_shared() && words::is_for_all(&ask.method) {
             return Ok(words::for_all_callers());
@@ -535,26 +579,7 @@ impl Gateway {
             }
             answered => answered,
         };
-        self.noted(which, answered)
-    }
-
-    /// Counts whether an upstream is there.
-    fn noted(
-        &self,
-        which: usize,
-        answered: Result<Answer, LineError>,
-    ) -> Result<Answer, LineError> {
-        if let Some(metrics) = self.metrics_of(which) {
-            match &answered {
-                Ok(_) => metrics.is_up(true),
-                Err(LineError::Unreachable(_) | LineError::Lost | LineError::Protocol(_)) => {
-                    metrics.is_up(false);
-                }
-                // It is there.
-                Err(_) => {}
-            }
-        }
-        answered
+        noted(self.metrics_of(which), answered)
     }
 
     async fn asked_on(
@@ -818,6 +843,29 @@ impl Gateway {
         let pipeline = &self.0.pipeline;
         crate::hop::Hop { pipeline, held: pipeline.held(), caller }
     }
+}
+
+/// Counts whether an upstream is there.
+fn noted(
+    metrics: Option<&Arc<UpstreamMetrics>>,
+    answered: Result<Answer, LineError>,
+) -> Result<Answer, LineError> {
+    if let Some(metrics) = metrics {
+        match &answered {
+            Ok(_) => metrics.is_up(true),
+            Err(
+                LineError::Unreachable(_)
+                | LineError::Lost
+                | LineError::Ended(_)
+                | LineError::Protocol(_),
+            ) => {
+                metrics.is_up(false);
+            }
+            // It is there.
+            Err(_) => {}
+        }
+    }
+    answered
 }
 
 /// Whether it is known what a question does.

@@ -71,6 +71,7 @@ mod schemas;
 pub mod session;
 mod slot;
 mod slow;
+mod starting;
 pub mod talk;
 mod tasks;
 mod unsupported;

@@ -452,6 +452,7 @@ impl Gateway {
         match error {
             LineError::Unreachable(_) | LineError::Busy | LineError::OverQuota(_) => true,
             LineError::Refused(status) => matches!(*status, 408 | 429 | 502..=504),
+            // A program that ended over the request is not started again for it.
             LineError::Lost => !self.is_program(which),
             _ => false,
         }

@@ -16,6 +16,7 @@ use crate::held_links;
 use crate::lists::List;
 use crate::naming;
 use crate::options::ToolNames;
+use crate::starting;
 use crate::talk::Talk;
 use crate::upstream::{Answer, LineError};
 use crate::words;
@@ -95,7 +96,10 @@ impl Gateway {
             Some(target) => target,
             None if has_unlisted => return straight(0),
             // It may be new.
-            None => listed(&*self.recent_catalog(talk).await, operation, name)?,
+            None => match listed(&*self.recent_catalog(talk).await, operation, name) {
+                Some(target) => target,
+                None => target_of_starting(self, talk, operation, name).await?,
+            },
         };
         // What is ours would be refused in words of its own.
         let is_found = target.which != self.own() || {
@@ -208,14 +212,33 @@ impl Gateway {
 
     /// The first upstream that has never said what it has of this.
     pub(crate) async fn unlisted(&self, talk: &Talk, operation: Operation) -> Option<usize> {
-        let lists: &[List] = match operation {
-            Operation::Call => &[List::Tools],
-            Operation::Prompt => &[List::Prompts],
-            _ => &[List::Resources, List::Templates],
-        };
+        let lists = lists_of(operation);
         let catalog = self.catalog(talk).await;
         lists.iter().find_map(|list| catalog.unlisted(*list))
     }
+}
+
+const fn lists_of(operation: Operation) -> &'static [List] {
+    match operation {
+        Operation::Call => &[List::Tools],
+        Operation::Prompt => &[List::Prompts],
+        _ => &[List::Resources, List::Templates],
+    }
+}
+
+/// Waits for servers that are starting, and gives the target of a name that one of them may have.
+async fn target_of_starting(
+    gateway: &Gateway,
+    talk: &Talk,
+    operation: Operation,
+    name: &str,
+) -> Option<Target> {
+    let catalog = gateway.catalog(talk).await;
+    let unlisted = lists_of(operation).iter().flat_map(|list| catalog.all_unlisted(*list));
+    if !starting::came_up(gateway, talk, unlisted.collect()).await {
+        return None;
+    }
+    listed(&*gateway.catalog_anew(talk).await, operation, name)
 }
 
 /// Where something goes that is listed.

@@ -636,7 +636,7 @@ pub(crate) fn request_id(params: Option<&[u8]>) -> Option<String> {
 }
 
 /// The token under which whoever asks wants to hear how far it is.
-fn progress_token(params: &[u8]) -> Option<Value> {
+pub(crate) fn progress_token(params: &[u8]) -> Option<Value> {
     let raw: &RawValue = serde_json::from_slice(params).ok()?;
     let params = Object::read(raw).ok()?;
     let meta: &RawValue = serde_json::from_str(params.get("_meta")?).ok()?;

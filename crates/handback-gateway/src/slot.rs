@@ -5,15 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use handback_identity::Caller;
+use handback_mcp::Era;
 use handback_mcp::server::McpServer;
 use handback_tool::Charge;
 use handback_tool::metrics::UpstreamMetrics;
+use serde_json::{Value, json};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep};
 
 use crate::programs::ProgramAccount;
-use crate::upstream::{Ending, HEARD_MAX, Line, LineError, Opening, Spec, Spontaneous};
+use crate::upstream::{Ending, HEARD_MAX, Line, LineError, Opening, Order, Spec, Spontaneous};
 
 /// How long a new try waits after the first one that failed; each one after that twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -28,8 +31,17 @@ const SHORT_LIFE: Duration = Duration::from_secs(10);
 /// How long whoever asks waits for such a pause to be over. After a longer one, they are told.
 const WAITED_MAX: Duration = Duration::from_millis(500);
 
-/// How long a line may take to come about: some programs are fetched before they start.
-const OPENING_TIME: Duration = Duration::from_secs(60);
+/// Time of the opening of a line beyond the start of its upstream, which ends by itself.
+const OPENING_MARGIN: Duration = Duration::from_secs(5);
+
+/// Time to open a line to our own tools.
+const OWN_OPENING_TIME: Duration = Duration::from_secs(60);
+
+/// The text for clients of a server that has another process, or another session, than before.
+const RESTARTED: &str = "began anew, since it ended or forgot the session: what it had in its memory for this client is gone";
+
+/// Method of log messages.
+const LOGGED: &str = "notifications/message";
 
 /// Those who wait for one line at most: who asks may leave, and is still one of them.
 const PLACES: usize = 256;
@@ -52,13 +64,30 @@ impl fmt::Debug for Source {
     }
 }
 
+/// The beginning of a line.
+#[derive(Clone, Debug)]
+pub(crate) enum Greeting {
+    /// In a known era.
+    Known(Opening),
+    /// In the era that a program accepts, with these parameters of `initialize`.
+    Either { initialize: Bytes },
+}
+
+impl From<Opening> for Greeting {
+    fn from(opening: Opening) -> Self {
+        Self::Known(opening)
+    }
+}
+
 /// Where a line is, or will be again: one that is gone is opened anew when it is wanted, and not
 /// before the pause after a failure is over.
 #[derive(Debug)]
 pub(crate) struct Slot {
     source: Source,
-    opening: Opening,
+    greeting: Greeting,
     spontaneous: mpsc::Sender<OnLine>,
+    /// Messages of a program that turned out to be of the older era, until the line is taken over.
+    unheard: Mutex<Option<mpsc::Receiver<Spontaneous>>>,
     line: RwLock<Option<(u64, Line)>>,
     failed: Mutex<Failed>,
     /// The number of the line that was opened last.
@@ -122,11 +151,15 @@ impl Failed {
 }
 
 impl Slot {
-    pub(crate) fn new(source: Source, opening: Opening, spontaneous: mpsc::Sender<OnLine>) -> Self {
+    pub(crate) fn new(
+        source: Source,
+        greeting: impl Into<Greeting>,
+        spontaneous: mpsc::Sender<OnLine>,
+    ) -> Self {
         let (line, failed, last) = (RwLock::default(), Mutex::default(), AtomicU64::default());
-        let places = Arc::new(Semaphore::new(PLACES));
-        let account = None;
-        Self { source, opening, spontaneous, line, failed, last, places, account }
+        let (places, unheard) = (Arc::new(Semaphore::new(PLACES)), Mutex::default());
+        let (greeting, account) = (greeting.into(), None);
+        Self { source, greeting, spontaneous, unheard, line, failed, last, places, account }
     }
 
     /// The slot of one caller, on whose account its programs are counted.
@@ -158,28 +191,45 @@ impl Slot {
         // Nothing has failed at the upstream: the next try need not wait.
         let program = self.charge()?;
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let opened = tokio::time::timeout(OPENING_TIME, self.open(number, program)).await;
+        let limit = match &self.source {
+            Source::Upstream(spec, _, ending) => {
+                ending.wants();
+                spec.start.total + OPENING_MARGIN
+            }
+            Source::Own(..) => OWN_OPENING_TIME,
+        };
+        let opened = self.open(number, failed.times, program);
+        let opened = tokio::time::timeout(limit, opened).await;
         match opened.unwrap_or(Err(LineError::TimedOut)) {
             Ok(line) => {
                 failed.is_over(self.is_program());
                 let mut place = self.line.write().unwrap_or_else(PoisonError::into_inner);
-                if let Source::Upstream(_, metrics, _) = &self.source {
+                if let Source::Upstream(spec, metrics, ending) = &self.source {
+                    ending.came_up();
                     metrics.connections.increment();
-                    if place.is_some() {
+                    if let Some((_, before)) = &*place {
                         metrics.reconnections.increment();
+                        if before.era() == Era::Legacy {
+                            self.tell_of_restart(&spec.name, number, &line);
+                        }
                     }
                 }
                 *place = Some((number, line.clone()));
                 Ok(line)
             }
             Err(error) => {
-                if let Source::Upstream(_, metrics, _) = &self.source
+                failed.times = failed.times.saturating_add(1);
+                if let Source::Upstream(spec, metrics, _) = &self.source
                     && error != LineError::Era
                 {
                     metrics.failed_connections.increment();
                     metrics.is_up(false);
+                    // Ever more rarely: it may be tried for days.
+                    if failed.times.is_power_of_two() {
+                        let (upstream, times) = (&spec.name, failed.times);
+                        tracing::warn!(%upstream, times, %error, "an upstream does not start");
+                    }
                 }
-                failed.times = failed.times.saturating_add(1);
                 failed.last = Some((Instant::now(), error.clone()));
                 // It does not even come about.
                 failed.short_lives = 0;
@@ -223,15 +273,97 @@ impl Slot {
         account.map(ProgramAccount::charge).transpose()
     }
 
-    async fn open(&self, number: u64, program: Option<Charge>) -> Result<Line, LineError> {
-        let (opening, spontaneous) = (self.opening.clone(), self.heard_on(number));
-        match &self.source {
-            Source::Upstream(spec, _, ending) => {
+    async fn open(
+        &self,
+        number: u64,
+        failures: u32,
+        program: Option<Charge>,
+    ) -> Result<Line, LineError> {
+        match (&self.source, &self.greeting) {
+            (Source::Upstream(spec, _, ending), Greeting::Known(opening)) => {
+                let (opening, spontaneous) = (opening.clone(), self.heard_on(number));
                 Line::open_under(spec, opening, spontaneous, ending, program).await
             }
-            Source::Own(server, caller) => {
+            (Source::Upstream(spec, _, ending), Greeting::Either { initialize }) => {
+                let order = (self.order(spec, failures), failures == 0);
+                let (sender, heard) = mpsc::channel(HEARD_MAX);
+                let program = program.map(Arc::new);
+                let under = (ending, program);
+                let line = Line::open_either(spec, initialize, order, sender, under).await?;
+                let is_older = line.era() == Era::Legacy;
+                // In the newer era, nothing belongs to no request.
+                *self.unheard.lock().await = is_older.then_some(heard);
+                Ok(line)
+            }
+            (Source::Own(server, caller), Greeting::Known(opening)) => {
+                let (opening, spontaneous) = (opening.clone(), self.heard_on(number));
                 Line::open_own(server, caller, opening, spontaneous).await
             }
+            (Source::Own(..), Greeting::Either { .. }) => Err(LineError::Era),
+        }
+    }
+
+    /// The order of the first requests to a program, after so many failures in a row.
+    fn order(&self, spec: &Spec, failures: u32) -> Order {
+        if failures % 2 == 1 {
+            return Order::Initialize;
+        }
+        let last = self.line.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let was_newer = last.is_some_and(|(_, line)| line.era() == Era::Modern);
+        // One that spoke the newer era is given more time before it is asked to speak the older one.
+        Order::Discover(if was_newer { spec.start.total / 2 } else { spec.start.discovery })
+    }
+
+    /// Takes the line away, if it is there and of the older era, with what is said on it.
+    pub(crate) async fn take_older(&self) -> Option<(Line, mpsc::Receiver<Spontaneous>)> {
+        let heard = self.unheard.lock().await.take()?;
+        let line = self.line.write().unwrap_or_else(PoisonError::into_inner).take();
+        let (_, line) = line.filter(|(_, line)| line.era() == Era::Legacy && !line.is_closed())?;
+        Some((line, heard))
+    }
+
+    /// Takes over the line of another slot, unless there is one.
+    pub(crate) async fn take_over(&self, line: Line, mut heard: mpsc::Receiver<Spontaneous>) {
+        let mut failed = self.failed.lock().await;
+        if self.open_line().is_some() {
+            return;
+        }
+        failed.is_over(self.is_program());
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        *self.line.write().unwrap_or_else(PoisonError::into_inner) = Some((number, line));
+        let out = self.heard_on(number);
+        tokio::spawn(async move {
+            while let Some(heard) = heard.recv().await {
+                if out.send(heard).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Tells the client of the older era that the server on its connection is another one: a log message,
+    /// where servers may send them, and a notification of each list that may have changed.
+    fn tell_of_restart(&self, upstream: &str, number: u64, line: &Line) {
+        let hello = line.hello().and_then(|hello| serde_json::from_slice(hello).ok());
+        let hello: Value = hello.unwrap_or_default();
+        let can =
+            |what: &str| hello.pointer(what).is_some_and(|value| *value != Value::Bool(false));
+        let mut told = Vec::new();
+        if can("/capabilities/logging") {
+            let data = format!("the server `{upstream}` {RESTARTED}");
+            let params = json!({"level": "warning", "logger": "handback", "data": data});
+            let params = Some(Bytes::from(params.to_string()));
+            told.push(Spontaneous::Notification { method: LOGGED.to_owned(), params });
+        }
+        for list in ["tools", "prompts", "resources"] {
+            if can(&format!("/capabilities/{list}/listChanged")) {
+                let method = format!("notifications/{list}/list_changed");
+                told.push(Spontaneous::Notification { method, params: None });
+            }
+        }
+        for told in told {
+            // A client that takes nothing does not keep the request that waits for the line.
+            let _ = self.spontaneous.try_send((number, told));
         }
     }
 

@@ -158,10 +158,14 @@ pub(crate) fn unanswered(upstream: &str, why: &LineError) -> Answer {
 /// Why an upstream did not answer, in words and in one.
 pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'static str) {
     match why {
-        LineError::Unreachable(_) => {
+        LineError::Unreachable(cause) if cause.is_empty() => {
             (format!("the server `{upstream}` cannot be reached"), "unreachable")
         }
+        LineError::Unreachable(cause) => {
+            (format!("the server `{upstream}` cannot be reached: {cause}"), "unreachable")
+        }
         LineError::Lost => (format!("the server `{upstream}` went away"), "lost"),
+        LineError::Ended(cause) => (format!("the server `{upstream}` went away ({cause})"), "lost"),
         LineError::GivenUp => {
             ("the call was given up while it waited for an answer".to_owned(), "ambiguous")
         }

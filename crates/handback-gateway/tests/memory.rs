@@ -5,7 +5,9 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use bytes::Bytes;
-use handback_gateway::upstream::{Answer, Ask, Line, LineError, Opening, Place, Raw, Spec};
+use handback_gateway::upstream::{
+    Answer, Ask, Line, LineError, Opening, Place, Raw, Spec, StartLimits, StderrUse,
+};
 use handback_page::json::ByteSource as _;
 use tokio::sync::mpsc;
 
@@ -30,6 +32,8 @@ fn spec(place: Place) -> Spec {
         is_shared: false,
         withheld: Vec::new(),
         passes_marks: false,
+        start: StartLimits::default(),
+        stderr: StderrUse::default(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use handback_gateway::options as gateway;
-use handback_gateway::upstream::{Place, Spec};
+use handback_gateway::upstream::{Place, Spec, StartLimits, StderrUse};
 use handback_identity::Permissions;
 use handback_page::aql::{self, Catalog};
 use handback_token::ring::source::{AtdKeyUse, LoadRingError, LoadedRing, Sources};
@@ -45,6 +45,8 @@ pub struct Upstream {
     /// Whether all callers share one connection of the older era, on which it cannot ask them
     /// anything.
     pub is_shared: bool,
+    /// Time until it has to be there.
+    pub start: Duration,
 }
 
 /// What a server is configured with.
@@ -71,6 +73,7 @@ pub struct ServerConfig {
     pub(crate) upstreams: Vec<Spec>,
     /// Variables that none of them gets.
     withheld: Vec<String>,
+    stderr: StderrUse,
     pub(crate) gateway: gateway::Options,
     pub(crate) audit: Option<PathBuf>,
     pub(crate) socket: Option<PathBuf>,
@@ -132,6 +135,7 @@ impl ServerConfig {
             collections: None,
             upstreams: Vec::new(),
             withheld: Vec::new(),
+            stderr: StderrUse::default(),
             gateway: gateway::Options::default(),
             audit: None,
             socket: None,
@@ -202,7 +206,7 @@ impl ServerConfig {
 
     /// Stands before this server as well.
     pub fn upstream(mut self, upstream: Upstream) -> Self {
-        let Upstream { name, place, is_shared } = upstream;
+        let Upstream { name, place, is_shared, start } = upstream;
         let spool = match &self.store {
             StoreChoice::Embedded(path) => path.with_file_name("spool"),
             StoreChoice::Memory => std::env::temp_dir(),
@@ -217,7 +221,18 @@ impl ServerConfig {
             is_shared,
             withheld: self.withheld.clone(),
             passes_marks: false,
+            start: StartLimits { total: start, ..StartLimits::default() },
+            stderr: self.stderr,
         });
+        self
+    }
+
+    /// Uses in this way what programs among them write to their standard error, before and after this.
+    pub fn stderr(mut self, usage: StderrUse) -> Self {
+        for upstream in &mut self.upstreams {
+            upstream.stderr = usage;
+        }
+        self.stderr = usage;
         self
     }
 
@@ -284,6 +299,15 @@ impl ServerConfig {
     #[cfg(debug_assertions)]
     pub const fn dangerous_kill_at(mut self, point: crate::KillPoint) -> Self {
         self.kill_at = Some(point);
+        self
+    }
+
+    /// Gives programs less time to answer `server/discover`, for tests.
+    #[cfg(debug_assertions)]
+    pub fn dangerous_discovery_ms(mut self, time: u64) -> Self {
+        for upstream in &mut self.upstreams {
+            upstream.start.discovery = Duration::from_millis(time);
+        }
         self
     }
 

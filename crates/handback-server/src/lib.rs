@@ -31,6 +31,7 @@
 
 pub mod aql_tools;
 mod audit_file;
+mod behind;
 mod blocking;
 mod clock;
 mod config;
@@ -65,6 +66,8 @@ pub use keys::{KeyError, missing_keys};
 pub use limits::Limits;
 pub use metrics::SCOPE as METRICS_SCOPE;
 pub use revoke::SCOPE as REVOKE_SCOPE;
-pub use server::{Reload, SUMS, Server, StartError, check_socket, connect_stdio, serve_stdio};
+pub use server::{
+    Behind, Reload, SUMS, Server, StartError, check_socket, connect_stdio, serve_stdio,
+};
 pub use tls::{TlsError, TlsFiles};
 pub use tools::ToolsError;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use handback_gateway::upstream::Place;
+use handback_gateway::upstream::{Place, START_TIME};
 use handback_gateway::{Options, front};
 use handback_identity::{InvalidIdentity, UnixPeers};
 use handback_mcp::server::StdioError;
@@ -33,7 +33,7 @@ use crate::quotas::RequestQuotas;
 use crate::router::Router;
 use crate::tls::{Tls, TlsError};
 use crate::tools::{ToolParts, Tools, ToolsError};
-use crate::{clock, connections, files};
+use crate::{behind, clock, connections, files};
 
 /// A server that listens.
 #[derive(Debug)]
@@ -211,6 +211,7 @@ impl Server {
         let mut settings_duplex = DuplexSettings::default();
         settings_duplex.resume_ttl = Duration::from_secs(config.tokens.resume_ttl_s.into());
         let (is_signing, limits) = (config.signing, config.limits);
+        behind::look_at(&config);
         let socket = match config.socket.clone() {
             None => None,
             Some(path) => {
@@ -354,6 +355,16 @@ async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>, router: Arc<Router>) {
     }
 }
 
+/// What became of the servers behind one on standard streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Behind {
+    /// There is none, none was wanted, or one came up.
+    Fine,
+    /// One was started, and none ever came up.
+    NeverUp,
+}
+
 /// Serves MCP on standard input and output, to the user who started this process, until the input
 /// ends, or until `stop` says so. Nothing is listened on.
 ///
@@ -364,7 +375,7 @@ pub async fn serve_stdio(
     mut config: ServerConfig,
     uid: u32,
     mut stop: watch::Receiver<bool>,
-) -> Result<(), StartError> {
+) -> Result<Behind, StartError> {
     let server_id = config.server_id.clone().unwrap_or_else(|| config.ring.id().to_string());
     let peers = UnixPeers::new(&server_id)?;
     config.limits = config.limits.of_one_caller();
@@ -382,9 +393,9 @@ pub async fn serve_stdio(
     let served = match &tools.gateway {
         None => tokio::select! {
             served = tools.server.clone().for_caller(caller).serve_stdio() => {
-                served.map_err(StartError::from)
+                served.map(|()| Behind::Fine).map_err(StartError::from)
             }
-            Ok(_) = stop.wait_for(|stop| *stop) => Ok(()),
+            Ok(_) = stop.wait_for(|stop| *stop) => Ok(Behind::Fine),
         },
         Some(gateway) => {
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
@@ -393,7 +404,8 @@ pub async fn serve_stdio(
             if !gateway.is_direct() {
                 tell_sums(tools.pipeline.metrics());
             }
-            served.map_err(StartError::from)
+            let behind = if gateway.never_came_up() { Behind::NeverUp } else { Behind::Fine };
+            served.map(|()| behind).map_err(StartError::from)
         }
     };
     for beside in [sweeper, mender] {
@@ -453,10 +465,11 @@ pub async fn connect_stdio(
     let ring = KeyRing::generate(&mut rand::rng(), TokenMode::Sealed, now);
     let place = Place::Http { url, headers };
     let options = Options { is_direct: true, ..Options::default() };
-    let upstream = Upstream { name: "server".to_owned(), place, is_shared: false };
+    let (name, start) = ("server".to_owned(), START_TIME);
+    let upstream = Upstream { name, place, is_shared: false, start };
     let config = ServerConfig::in_memory(ring).upstream(upstream).gateway(options);
     // Who calls is told by the credential, to the server.
-    serve_stdio(config, 0, stop).await
+    serve_stdio(config, 0, stop).await.map(drop)
 }
 
 /// Where the sums of a run are told, by the target of the event.

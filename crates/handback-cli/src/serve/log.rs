@@ -1,5 +1,5 @@
-//! What the server tells its operator: warnings and errors, and the sums at the end of a wrapped run, a
-//! line each, on stderr.
+//! What the server tells its operator: warnings and errors, what servers behind it write to their standard
+//! error, and the sums at the end of a wrapped run, a line each, on stderr.
 //!
 //! A thread of its own writes them. Who serves does not wait for a terminal: what there is no room for
 //! is left out, and counted.
@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use handback_server::SUMS;
+use handback_server::gateway::upstream::STDERR;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -74,7 +75,8 @@ impl Subscriber for Teller {
         // What rmcp says repeats what clients are answered, or that they hung up; any of them can
         // cause as much of it as it likes.
         let is_rmcp = metadata.target().starts_with("rmcp");
-        let is_told = *metadata.level() <= Level::WARN || metadata.target() == SUMS;
+        let is_told =
+            *metadata.level() <= Level::WARN || matches!(metadata.target(), SUMS | STDERR);
         metadata.is_event() && !is_rmcp && is_told
     }
 

@@ -231,7 +231,7 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         let served = runtime.block_on(serve_stdio(config, collections::own_uid(), stop));
         // What still reads standard input is not waited for.
         runtime.shutdown_background();
-        return served.map(|()| Exit::OK).map_err(failure);
+        return served.map(|_| Exit::OK).map_err(failure);
     }
     let identity = settings.identity_mode()?.name();
     let shown = Shown { data, socket: settings.unix_socket.clone(), shows_demo, identity };

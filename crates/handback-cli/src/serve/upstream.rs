@@ -1,7 +1,7 @@
 //! Servers to stand before, on the command line.
 
 use handback_server::Upstream;
-use handback_server::gateway::upstream::{Place, check_name};
+use handback_server::gateway::upstream::{Place, START_TIME, check_name};
 
 /// Reads `NAME=URL` or `NAME=COMMAND`.
 pub(crate) fn parse(text: &str) -> Result<Upstream, String> {
@@ -9,13 +9,13 @@ pub(crate) fn parse(text: &str) -> Result<Upstream, String> {
     check_name(name).map_err(|bad| bad.to_string())?;
     if place.starts_with("http://") || place.starts_with("https://") {
         let place = Place::Http { url: place.to_owned(), headers: Vec::new() };
-        return Ok(Upstream { name: name.to_owned(), place, is_shared: false });
+        return Ok(Upstream { name: name.to_owned(), place, is_shared: false, start: START_TIME });
     }
     let words = shlex::split(place).ok_or("the command has a quote that is not closed")?;
     let mut words = words.into_iter();
     let program = words.next().ok_or("there is no command")?;
     let place = Place::Command { program, args: words.collect(), env: Vec::new() };
-    Ok(Upstream { name: name.to_owned(), place, is_shared: false })
+    Ok(Upstream { name: name.to_owned(), place, is_shared: false, start: START_TIME })
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
 use handback_server::file::Settings;
 use handback_server::gateway::bound::Budget;
-use handback_server::gateway::upstream::{BadName, NAME_CHARS_MAX, Place, check_name};
-use handback_server::{ServerConfig, StartError, Upstream, connect_stdio, serve_stdio};
+use handback_server::gateway::upstream::{
+    BadName, NAME_CHARS_MAX, Place, START_TIME, StderrUse, check_name,
+};
+use handback_server::{Behind, ServerConfig, StartError, Upstream, connect_stdio, serve_stdio};
 use handback_store::OpenError;
 use handback_token::KeyRing;
 use sha2::{Digest as _, Sha256};
@@ -19,7 +22,7 @@ use crate::error::Failure;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::serve::{failure, log::Log, stopping};
-use crate::{collections, config, config_file, rings};
+use crate::{collections, config, config_file, rings, text};
 
 /// Wraps of one command that run at once at most.
 const AT_ONCE_MAX: usize = 64;
@@ -27,7 +30,8 @@ const AT_ONCE_MAX: usize = 64;
 /// Stand before an MCP server on standard input and output: nothing too large, nothing lost, nothing
 /// run twice
 ///
-/// Put it in front of the command that a client starts. Results over the budget are held whole: the
+/// Put it in front of the command that a client starts: `handback wrap npx -y @scope/server`. Options of
+/// wrap come before the command; everything after the name of the program belongs to the command. Results over the budget are held whole: the
 /// client gets the first page and a handle, and reads the rest with the tool mcp_aql_read. A call with
 /// an idempotency key is made once, also if the client or this program is cut off.
 ///
@@ -39,7 +43,8 @@ const AT_ONCE_MAX: usize = 64;
 /// and output, for clients that know nothing else. Held results, the record of calls and the keys are
 /// that server's, and so are its limits; nothing is kept here.
 ///
-/// At its end, a wrapped server has its sums written to stderr, in one line.
+/// What the server writes to stderr is passed on. At the end, a wrapped server has its sums written to
+/// stderr, in one line. If it was started and never came up, the exit code is 5.
 #[derive(Debug, Args)]
 pub(crate) struct WrapArgs {
     /// How much of a result a client gets at once, in bytes (`64KiB`) or tokens (`10000t`), unless the
@@ -69,10 +74,14 @@ pub(crate) struct WrapArgs {
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
 
+    /// How long the server may take to start, in seconds [default: 120]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    start_s: Option<u32>,
+
     /// A running server to be put at standard input and output, in the place of a command; without a
     /// path it is asked at /mcp
     #[arg(long, value_name = "URL", conflicts_with_all = [
-        "budget", "media_budget", "name", "data", "config", "audit", "keys", "atd_mode"
+        "budget", "media_budget", "name", "data", "config", "audit", "start_s", "keys", "atd_mode"
     ])]
     connect: Option<Endpoint>,
 
@@ -82,8 +91,8 @@ pub(crate) struct WrapArgs {
     #[command(flatten)]
     ring: RingArgs,
 
-    /// The command that starts the server, and its arguments
-    #[arg(last = true, required_unless_present = "connect", value_name = "COMMAND")]
+    /// The command that starts the server, and its arguments; a `--` before it is optional
+    #[arg(trailing_var_arg = true, required_unless_present = "connect", value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -143,11 +152,20 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
             served => {
                 // What still reads standard input is not waited for.
                 runtime.shutdown_background();
-                return served.map(|()| Exit::OK).map_err(failure);
+                return match served.map_err(failure)? {
+                    Behind::NeverUp => Err(never_up(&args.command)),
+                    _ => Ok(Exit::OK),
+                };
             }
         }
     }
     Err(Failure::usage(format!("{AT_ONCE_MAX} of this command run already")))
+}
+
+fn never_up(command: &[String]) -> Failure {
+    let program = command.first().map_or("", String::as_str);
+    Failure::never_up(format!("the server `{}` never came up", text::one_line(program)))
+        .hint("the warnings before this say why; --start-s gives it more time")
 }
 
 /// Puts a server that runs already at standard input and output.
@@ -184,6 +202,7 @@ fn wrapped(
     let program = words.next().unwrap_or_default();
     let name = args.name.clone().unwrap_or_else(|| name_of(&program));
     let place = Place::Command { program, args: words.collect(), env: Vec::new() };
+    let start = args.start_s.map_or(START_TIME, |time| Duration::from_secs(time.into()));
     let mut options = settings.gateway_options()?;
     options.budget = args.budget.unwrap_or(options.budget);
     options.media_budget = args.media_budget.or(options.media_budget);
@@ -191,7 +210,8 @@ fn wrapped(
         .signing(false)
         .limits(settings.limits())
         .tokens(settings.tokens())
-        .upstream(Upstream { name, place, is_shared: false })
+        .stderr(StderrUse::PassedOn)
+        .upstream(Upstream { name, place, is_shared: false, start })
         .gateway(options);
     if let Some(file) = args.audit.as_ref().or(settings.audit.as_ref()) {
         config = config.audit(file.clone());

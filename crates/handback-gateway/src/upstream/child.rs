@@ -1,12 +1,12 @@
-//! The program behind a line: how it is begun and ended, and what it mutters.
+//! The program behind a line: its start and its end.
 
+use std::io::ErrorKind;
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::LineError;
@@ -34,12 +34,6 @@ const OWN_VARIABLES: &[u8] = b"HANDBACK_";
 /// The one that other servers have as well, and so has another name: a key.
 const ATD_KEY: &str = "ATD_CURSOR_SIGNING_KEY";
 
-/// Bytes of a line of its standard error that are shown at most.
-const MUTTERED_BYTES_MAX: usize = 1024;
-
-/// Lines of its standard error that are shown in a second at most.
-const MUTTERED_LINES_MAX: u32 = 20;
-
 /// A program that was started.
 #[derive(Debug)]
 pub(super) struct Started {
@@ -55,7 +49,7 @@ pub(super) fn start(
     (program, args, env): (&str, &[String], &[(String, String)]),
     withheld: &[String],
 ) -> Result<Started, LineError> {
-    let failed = |why: &str| LineError::Unreachable(format!("failed to start it: {why}"));
+    let failed = |why: &str| LineError::Unreachable(format!("`{program}` does not start: {why}"));
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         let is_own = name.as_encoded_bytes().starts_with(OWN_VARIABLES) || name == ATD_KEY;
@@ -72,7 +66,11 @@ pub(super) fn start(
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .map_err(|why| failed(&why.to_string()))?;
+        .map_err(|why| match why.kind() {
+            ErrorKind::NotFound => failed("there is no such command, or no interpreter for it"),
+            ErrorKind::PermissionDenied => failed("permission denied: it may not be executed"),
+            _ => failed(&why.to_string()),
+        })?;
     let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
         return Err(failed("it has no standard streams"));
@@ -80,21 +78,27 @@ pub(super) fn start(
     Ok(Started { child, stdin, stdout, stderr })
 }
 
-/// Waits until a program has ended. Once `closing` says so, its input is closed by others, and it
-/// has so long to end by itself; less, once there is a `hurry`.
+/// Waits until a program has ended, and gives its status in words. Once `closing` says so, its input is
+/// closed by others, and it has so long to end by itself; less, once there is a `hurry`.
 pub(super) async fn watch(
     name: String,
     mut child: Child,
     closing: CancellationToken,
     hurry: CancellationToken,
-) {
+) -> String {
     let status = tokio::select! {
         status = child.wait() => status,
         () = closing.cancelled() => end(&mut child, &hurry).await,
     };
     match status {
-        Ok(status) => tracing::info!(upstream = %name, %status, "the program ended"),
-        Err(why) => tracing::warn!(upstream = %name, %why, "failed to wait for the program"),
+        Ok(status) => {
+            tracing::info!(upstream = %name, %status, "the program ended");
+            format!("it ended with {status}")
+        }
+        Err(why) => {
+            tracing::warn!(upstream = %name, %why, "failed to wait for the program");
+            "it ended".to_owned()
+        }
     }
 }
 
@@ -167,58 +171,5 @@ fn signal(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
         // All of it may have ended just now.
         let _ = kill_process_group(group, signal);
-    }
-}
-
-/// Shows what a program writes to its standard error, up to a length and a rate.
-pub(super) async fn mutter(name: String, mut stderr: ChildStderr) {
-    let mut chunk = vec![0; 4096];
-    let mut lines = Muttering::new(name);
-    while let Ok(length @ 1..) = stderr.read(&mut chunk).await {
-        for byte in chunk.iter().take(length) {
-            lines.take(*byte);
-        }
-    }
-    lines.take(b'\n');
-}
-
-struct Muttering {
-    name: String,
-    line: Vec<u8>,
-    since: Instant,
-    shown: u32,
-    left_out: u64,
-}
-
-impl Muttering {
-    fn new(name: String) -> Self {
-        Self { name, line: Vec::new(), since: Instant::now(), shown: 0, left_out: 0 }
-    }
-
-    fn take(&mut self, byte: u8) {
-        match byte {
-            b'\n' if self.line.is_empty() => {}
-            b'\n' => self.show(),
-            _ if self.line.len() < MUTTERED_BYTES_MAX => self.line.push(byte),
-            _ => {}
-        }
-    }
-
-    fn show(&mut self) {
-        if self.since.elapsed() >= Duration::from_secs(1) {
-            if self.left_out > 0 {
-                tracing::info!(upstream = %self.name, lines = self.left_out, "more was written");
-            }
-            (self.since, self.shown, self.left_out) = (Instant::now(), 0, 0);
-        }
-        if self.shown < MUTTERED_LINES_MAX {
-            self.shown += 1;
-            // In quotes: a line of a stranger is not to look like one of ours.
-            let said = String::from_utf8_lossy(&self.line);
-            tracing::info!(upstream = %self.name, ?said, "standard error");
-        } else {
-            self.left_out += 1;
-        }
-        self.line.clear();
     }
 }

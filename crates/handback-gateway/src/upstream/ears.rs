@@ -56,10 +56,11 @@ pub(super) struct Ears {
     spontaneous: mpsc::Sender<Spontaneous>,
     /// Room for what belongs to no question, and nobody has taken yet.
     room: Room,
-    era: Era,
     origin: Origin,
+    /// Era of the line; of a program that is being asked, what it is asked in first.
+    is_legacy: AtomicBool,
     /// Several callers are on the line: a request of the upstream could be for any of them.
-    is_shared: bool,
+    is_for_all: bool,
     /// Whether calls wait for each other: the upstream asks in calls, and does not say in which.
     takes_turns: AtomicBool,
     turn: Semaphore,
@@ -84,15 +85,16 @@ impl Ears {
         let (pending, faults) = (Pending::default(), Faults::new(name));
         let (takes_turns, turn) = (AtomicBool::new(false), Semaphore::new(1));
         let is_only_in_calls = AtomicBool::new(false);
-        let (is_shared, tasks) = (false, Mutex::default());
+        let (is_for_all, tasks) = (false, Mutex::default());
+        let is_legacy = AtomicBool::new(era == Era::Legacy);
         Self {
             pending,
             faults,
             spontaneous,
             room: Room::default(),
-            era,
             origin: Origin::default(),
-            is_shared,
+            is_legacy,
+            is_for_all,
             takes_turns,
             turn,
             is_only_in_calls,
@@ -103,7 +105,19 @@ impl Ears {
     /// Ears of a line that several callers share, if they do. In the newer era nothing is different:
     /// there are no requests, and everything has the id of its question.
     pub(super) fn shared(self, is_shared: bool) -> Self {
-        Self { is_shared: is_shared && self.era == Era::Legacy, ..self }
+        Self { is_for_all: is_shared, ..self }
+    }
+
+    /// The program speaks this era.
+    pub(super) fn settle(&self, era: Era) {
+        self.is_legacy.store(era == Era::Legacy, Ordering::Relaxed);
+        if era == Era::Modern {
+            self.is_only_in_calls.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_for_all && self.era() == Era::Legacy
     }
 
     /// For messages that are the word of this server.
@@ -121,8 +135,8 @@ impl Ears {
         self.faults.upstream()
     }
 
-    pub(super) const fn era(&self) -> Era {
-        self.era
+    pub(super) fn era(&self) -> Era {
+        if self.is_legacy.load(Ordering::Relaxed) { Era::Legacy } else { Era::Modern }
     }
 
     /// Waits until a call may be made, on a line where there is one at a time.
@@ -186,7 +200,7 @@ impl Ears {
                 return Ok(None);
             }
             Said::Request { id, method, .. } if method == "ping" => return Ok(Some(pong(&id))),
-            Said::Request { id, .. } if self.is_shared => {
+            Said::Request { id, .. } if self.is_shared() => {
                 return Ok(Some(frame::answer(&id, Err(REFUSED))));
             }
             Said::Request { id, method, params } => {
@@ -198,7 +212,7 @@ impl Ears {
                     return Err(LineError::Lost);
                 }
                 let of = params.as_ref().and_then(meta::token);
-                if self.is_shared && method == PROGRESS && of != Some(number) {
+                if self.is_shared() && method == PROGRESS && of != Some(number) {
                     self.faults.note(Fault::Dropped);
                     return Ok(None);
                 }
@@ -234,7 +248,7 @@ impl Ears {
         if method == "ping" {
             return Some(pong(&id));
         }
-        if self.is_shared {
+        if self.is_shared() {
             return Some(frame::answer(&id, Err(REFUSED)));
         }
         let heard = Heard::Request { id, method, params };
@@ -265,19 +279,19 @@ impl Ears {
     fn notification(&self, method: String, params: Option<Bytes>) -> Option<Vec<u8>> {
         let number = params.as_ref().and_then(|params| match method.as_str() {
             PROGRESS => meta::token(params),
-            CANCELLED if self.era == Era::Modern => meta::member(params, "requestId"),
+            CANCELLED if self.era() == Era::Modern => meta::member(params, "requestId"),
             _ => meta::subscription(params),
         });
         if method == TASK_STATUS {
             self.forget_task(params.as_ref());
         }
         let known = number.and_then(|number| Some((number, self.pending.route(number)?)));
-        if known.is_none() && self.era == Era::Modern && method == LOG_MESSAGE {
+        if known.is_none() && self.era() == Era::Modern && method == LOG_MESSAGE {
             self.log(method, params);
             return None;
         }
         let Some((number, route)) = known else {
-            if self.is_shared {
+            if self.is_shared() {
                 return None;
             }
             // Of a question that is over, whoever asked knows neither the number nor wants to hear it,
@@ -295,7 +309,7 @@ impl Ears {
             // It goes the way of what it takes back, and not past it.
             let (sender, room) = match self.pending.calls() {
                 Calls::One(Route { heard: Some(sender), room, .. })
-                    if method == CANCELLED && self.era == Era::Legacy =>
+                    if method == CANCELLED && self.era() == Era::Legacy =>
                 {
                     (sender, room)
                 }
@@ -339,7 +353,7 @@ impl Ears {
 
     /// Whether an answer may be one that makes a task of the older era, which somebody may hear of.
     fn may_make_task(&self, answer: &Answer) -> bool {
-        let is_heard = self.era == Era::Legacy && !self.is_shared;
+        let is_heard = self.era() == Era::Legacy && !self.is_shared();
         is_heard
             && matches!(answer, Answer::Result(Raw::Memory(json)) if json.len() <= TASK_BYTES_MAX
                 && memchr::memmem::find(json, b"taskId").is_some())
@@ -403,7 +417,7 @@ impl Ears {
         number: u64,
         route: &Route,
     ) -> bool {
-        self.era == Era::Modern
+        self.era() == Era::Modern
             && method == CANCELLED
             && route.listens
             && params.and_then(|params| meta::member(params, "requestId")) == Some(number)

@@ -1,6 +1,7 @@
 //! How all lines of a gateway end together.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -22,6 +23,9 @@ pub(crate) struct Ending {
     lasting: Arc<watch::Sender<usize>>,
     /// What all lines have in files, which they have in common as they have their end.
     aside: Aside,
+    /// Whether a line was wanted, and whether one came about.
+    wanted: Arc<AtomicBool>,
+    is_up: Arc<AtomicBool>,
 }
 
 impl Ending {
@@ -44,6 +48,21 @@ impl Ending {
         if !is_in_time {
             tracing::warn!("servers behind this one were left that did not end in time");
         }
+    }
+
+    /// Notes that a line is wanted.
+    pub(crate) fn wants(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that a line came about.
+    pub(crate) fn came_up(&self) {
+        self.is_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a line was wanted, and none ever came about.
+    pub(crate) fn never_came_up(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) && !self.is_up.load(Ordering::Relaxed)
     }
 
     /// Whether no line is wanted any more.

@@ -625,7 +625,7 @@ impl Shared {
 
     /// No more questions.
     pub(super) fn close(&self) {
-        self.ears.pending.close();
+        self.ears.pending.close(&LineError::Lost);
         self.closing.cancel();
         if !self.has_session() {
             // Otherwise it is closed once the session has ended.

@@ -11,13 +11,14 @@ use handback_mcp::wire::Id;
 use handback_tool::{Charge, Exhausted};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::ears::Ears;
 use super::http::Http;
 use super::sanitize::{Origin, has_descriptions};
 use super::spool::Limits;
 use super::stdio::Stdio;
-use super::{Ending, Place, Raw, Spec, frame};
+use super::{Ending, Order, Place, Raw, Spec, frame, start};
 
 /// How a line is begun.
 #[derive(Clone, Debug)]
@@ -108,6 +109,9 @@ pub enum LineError {
     /// It may have been asked, and did not answer.
     #[error("the upstream went away before it answered")]
     Lost,
+    /// The same of a program, with the cause of its end.
+    #[error("the upstream went away before it answered: {0}")]
+    Ended(String),
     /// It was asked, and the call given up while it waited for an answer of its client.
     #[error("the call was given up while it waited for an answer")]
     GivenUp,
@@ -240,10 +244,9 @@ impl Line {
     ) -> Result<Self, LineError> {
         let era = era_of(&opening);
         let way = match &spec.place {
-            Place::Command { program, args, env } => {
-                let command = (program.as_str(), args.as_slice(), env.as_slice());
-                let lasting = (ending, charge);
-                Way::Stdio(Stdio::start(spec, command, era, spontaneous, lasting)?)
+            Place::Command { .. } => {
+                let lasting = (ending, charge.map(Arc::new));
+                Way::Stdio(Stdio::start(spec, era, spontaneous, lasting)?)
             }
             Place::Http { url, headers } => {
                 Way::Http(Http::new(spec, (url, headers), era, spontaneous, ending)?)
@@ -252,16 +255,59 @@ impl Line {
         if let Opening::Bridged { .. } = opening {
             way.ears().only_in_calls();
         }
+        let limit = spec.start.total;
         let hello = match (opening, &way) {
             (Opening::Modern, _) => None,
             (
                 Opening::Legacy { initialize } | Opening::Bridged { initialize },
                 Way::Stdio(stdio),
-            ) => Some(stdio.begin(initialize, spec.time_limit).await?),
+            ) => match stdio.begin(initialize, limit).await {
+                Ok(hello) => Some(hello),
+                Err(why) => return Err(start::cause(stdio, spec, why).await),
+            },
             (Opening::Legacy { initialize } | Opening::Bridged { initialize }, Way::Http(http)) => {
-                Some(http.begin(&initialize, spec.time_limit).await?)
+                Some(http.begin(&initialize, limit).await?)
             }
         };
+        Self::begun(spec, (way, era), hello, ending)
+    }
+
+    /// Starts a program whose era is not known, and opens a line in the era that it accepts. Where the
+    /// process ends, or refuses, a new one gets the requests in the other order, if it `may_restart`.
+    pub(crate) async fn open_either(
+        spec: &Spec,
+        initialize: &Bytes,
+        (mut order, mut may_restart): (Order, bool),
+        spontaneous: mpsc::Sender<Spontaneous>,
+        (ending, charge): (&Ending, Option<Arc<Charge>>),
+    ) -> Result<Self, LineError> {
+        let until = Instant::now() + spec.start.total;
+        loop {
+            let lasting = (ending, charge.clone());
+            let stdio = Stdio::start(spec, Era::Modern, spontaneous.clone(), lasting)?;
+            if !spec.is_shared {
+                stdio.ears().only_in_calls();
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match start::begin(&stdio, initialize.clone(), order, left).await {
+                Ok((era, hello)) => {
+                    return Self::begun(spec, (Way::Stdio(stdio), era), Some(hello), ending);
+                }
+                Err(failed) if failed.is_of_order && may_restart => {
+                    tracing::info!(upstream = %spec.name, why = %failed.why, "it is started again");
+                    (order, may_restart) = (Order::Initialize, false);
+                }
+                Err(failed) => return Err(start::cause(&stdio, spec, failed.why).await),
+            }
+        }
+    }
+
+    fn begun(
+        spec: &Spec,
+        (way, era): (Way, Era),
+        hello: Option<Bytes>,
+        ending: &Ending,
+    ) -> Result<Self, LineError> {
         let (origin, limits) = (spec.origin(), Limits::of(spec, ending.aside()));
         let hello = hello.map(|hello| origin.hello(hello)).transpose()?;
         let is_shared = spec.is_shared && era == Era::Legacy;
@@ -339,7 +385,8 @@ impl Line {
         self.inner.is_shared
     }
 
-    /// The result of `initialize`, of the older era.
+    /// The result of `initialize`, in the older era; in the newer one that of `server/discover`, where the
+    /// line began with it.
     #[must_use]
     pub fn hello(&self) -> Option<&Bytes> {
         self.inner.hello.as_ref()

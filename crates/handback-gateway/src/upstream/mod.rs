@@ -19,12 +19,15 @@ mod line;
 mod logs;
 mod pending;
 mod raw;
+mod reach;
 mod room;
 mod said;
 mod sanitize;
 mod spec;
 mod spool;
 mod standing;
+mod start;
+mod stderr;
 mod stdio;
 
 pub use aside::Spooled;
@@ -35,6 +38,11 @@ pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
 pub(crate) use logs::LEVELS;
 pub(crate) use logs::{LEVEL_META, LOG_MESSAGE, level_number};
 pub use raw::Raw;
+pub use reach::{Unreached, unreached};
 pub(crate) use room::{DEAF_AFTER, HEARD_MAX};
 pub(crate) use spec::OWN;
-pub use spec::{BadName, NAME_CHARS_MAX, Place, Spec, check_name, shown_url};
+pub use spec::{
+    BadName, NAME_CHARS_MAX, Place, START_TIME, Spec, StartLimits, StderrUse, check_name, shown_url,
+};
+pub(crate) use start::Order;
+pub use stderr::STDERR;

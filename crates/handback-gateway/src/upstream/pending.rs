@@ -188,8 +188,13 @@ impl Pending {
         }
     }
 
-    /// No more questions, and no answers to those that wait.
-    pub(super) fn close(&self) {
+    /// No more questions. Those that wait go on to wait.
+    pub(super) fn refuse(&self) {
+        self.table().is_closed = true;
+    }
+
+    /// No more questions, and no answers to those that wait, for this reason.
+    pub(super) fn close(&self, why: &LineError) {
         let waiting = {
             let mut table = self.table();
             table.is_closed = true;
@@ -197,7 +202,7 @@ impl Pending {
         };
         for answer in waiting.into_values().filter_map(|waiting| waiting.answer) {
             // Whoever asked may have gone.
-            let _ = answer.send(Err(LineError::Lost));
+            let _ = answer.send(Err(why.clone()));
         }
     }
 

@@ -48,6 +48,10 @@ pub struct Spec {
     pub place: Place,
     /// How long a question may take, if nobody says otherwise.
     pub time_limit: Duration,
+    /// Limits of its start.
+    pub start: StartLimits,
+    /// Use of what a program writes to its standard error.
+    pub stderr: StderrUse,
     /// Bytes of one answer at most: what is larger is stopped while it arrives.
     pub answer_bytes_max: u64,
     /// Bytes of an answer that is kept in memory; a larger one goes to a file as it arrives.
@@ -77,6 +81,41 @@ impl Spec {
     pub(super) const fn origin(&self) -> Origin {
         if self.passes_marks { Origin::Handback } else { Origin::Upstream }
     }
+}
+
+/// Limits of the start of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct StartLimits {
+    /// Time until the handshake is done, a restart included.
+    pub total: Duration,
+    /// Time for a program to answer `server/discover`. After that it gets `initialize` as well.
+    pub discovery: Duration,
+}
+
+/// Time until an upstream has to be there, unless configured otherwise: a cold `npx -y` or `uvx` downloads
+/// its program first.
+pub const START_TIME: Duration = Duration::from_secs(120);
+
+/// Time for a program to answer `server/discover`: a program that has started answers at once.
+const DISCOVERY_TIME: Duration = Duration::from_secs(5);
+
+impl Default for StartLimits {
+    fn default() -> Self {
+        Self { total: START_TIME, discovery: DISCOVERY_TIME }
+    }
+}
+
+/// Use of what a program writes to its standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "matched by its only reader")]
+pub enum StderrUse {
+    /// Lines in the log, under the name of the upstream: bounded in length and rate, without control
+    /// characters.
+    #[default]
+    Logged,
+    /// The same bytes on the standard error of this process.
+    PassedOn,
 }
 
 /// Where an upstream is.

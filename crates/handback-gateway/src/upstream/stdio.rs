@@ -22,7 +22,9 @@ use super::room::Room;
 use super::said::{Said, To, Unsaid};
 use super::sanitize::Origin;
 use super::spool::{Gather, Limits, Whole};
-use super::{Answer, Ask, Ending, LineError, Raw, Spec, Spontaneous, child, frame, meta};
+use super::start;
+use super::stderr::{self, Tail};
+use super::{Answer, Ask, Ending, LineError, Place, Raw, Spec, Spontaneous, child, frame, meta};
 use crate::gateway::own_params;
 
 /// Messages that wait to be written at most. A program that takes so few is stuck.
@@ -43,6 +45,10 @@ const PATIENCE: u64 = 2;
 
 /// How long the output of a program is read that has ended: another one may hold it open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Time for the status and the last lines of a program that closed its standard output: requests wait for
+/// the cause of its end.
+const CAUSE_TIME: Duration = Duration::from_millis(500);
 
 /// How long a program may take to answer the simplest question there is, when nothing was heard from it
 /// while another one took too long. Then it hangs.
@@ -66,6 +72,8 @@ pub(super) struct Stdio {
     /// Whether it is found out whether the program hears anything: one of this process does.
     probes: bool,
     is_probing: Arc<AtomicBool>,
+    /// The last lines on standard error, of a program.
+    tail: Option<Arc<Tail>>,
 }
 
 /// Whether an answer is read to its end that is too large: the line may be given up before that, and who
@@ -76,18 +84,22 @@ impl Stdio {
     /// Starts the program.
     pub(super) fn start(
         spec: &Spec,
-        command: (&str, &[String], &[(String, String)]),
         era: Era,
         spontaneous: mpsc::Sender<Spontaneous>,
-        (ending, program): (&Ending, Option<Charge>),
+        (ending, charge): (&Ending, Option<Arc<Charge>>),
     ) -> Result<Self, LineError> {
-        let started = child::start(command, &spec.withheld)?;
+        let Place::Command { program, args, env } = &spec.place else {
+            return Err(LineError::Unreachable("it is no program".to_owned()));
+        };
+        let started = child::start((program, args, env), &spec.withheld)?;
         let ears = Ears::new(&spec.name, era, spontaneous);
         let ears = Arc::new(ears.shared(spec.is_shared).from(spec.origin()));
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
         let queue = Queue { sender, bytes: Arc::default() };
         let (closing, closed) = (ending.of_line(), CancellationToken::new());
-        tokio::spawn(child::mutter(spec.name.clone(), started.stderr));
+        let tail = Tail::new(env);
+        let (reads, of_reader) = (spec.name.clone(), Arc::clone(&tail));
+        tokio::spawn(stderr::read(reads, started.stderr, spec.stderr, of_reader));
         let queued = (receiver, Arc::clone(&queue.bytes));
         let name = spec.name.clone();
         let (stdin, closing_too) = (started.stdin, closing.clone());
@@ -105,6 +117,7 @@ impl Stdio {
             limits: Limits::of(spec, ending.aside()),
             draining: Arc::clone(&draining),
             heard: Arc::clone(&heard),
+            tail: Some(Arc::clone(&tail)),
         };
         let group = child::group(&started.child);
         let (name, child, hurry) = (spec.name.clone(), started.child, ending.hurry());
@@ -115,10 +128,11 @@ impl Stdio {
             reader.run(started.stdout, watched, closing_too).await;
             child::end_rest(group).await;
             closed_too.cancel();
-            drop((lasting, program));
+            drop((lasting, charge));
         });
         let is_probing = Arc::default();
-        Ok(Self { ears, queue, draining, closing, closed, heard, probes: true, is_probing })
+        let (probes, tail) = (true, Some(tail));
+        Ok(Self { ears, queue, draining, closing, closed, heard, probes, is_probing, tail })
     }
 
     /// A line over pipes of this process.
@@ -145,6 +159,7 @@ impl Stdio {
             limits: Limits::in_process(),
             draining: Arc::clone(&draining),
             heard: Arc::clone(&heard),
+            tail: None,
         };
         let (closing_too, closed_too) = (closing.clone(), closed.clone());
         tokio::spawn(async move {
@@ -153,15 +168,19 @@ impl Stdio {
                 std::future::pending().await
             };
             // There is no program that could be watched: it is gone when nobody wants it.
-            let watched = closing_too.clone().cancelled_owned();
+            let closed = closing_too.clone().cancelled_owned();
+            let watched = async move {
+                closed.await;
+                "it was left".to_owned()
+            };
             tokio::select! {
                 () = reader.run(input, watched, closing_too) => {}
                 () = writing => {}
             }
             closed_too.cancel();
         });
-        let (probes, is_probing) = (false, Arc::default());
-        Self { ears, queue, draining, closing, closed, heard, probes, is_probing }
+        let (probes, is_probing, tail) = (false, Arc::default(), None);
+        Self { ears, queue, draining, closing, closed, heard, probes, is_probing, tail }
     }
 
     /// The handshake of the older era. Returns what the upstream says of itself.
@@ -182,10 +201,14 @@ impl Stdio {
         let answer = self.ask(ask, limit).await.map_err(|why| match why {
             // Nothing has been asked that does anything.
             LineError::Lost => LineError::Unreachable("it ended before it said hello".to_owned()),
+            LineError::Ended(cause) => LineError::Unreachable(cause),
             other => other,
         })?;
         let hello = match answer {
-            Answer::Result(Raw::Memory(hello)) => hello,
+            Answer::Result(Raw::Memory(hello)) if start::has_version(&hello) => hello,
+            Answer::Result(Raw::Memory(_)) => {
+                return Err(LineError::Protocol("its answer to `initialize` has no version"));
+            }
             Answer::Result(Raw::File { .. }) => return Err(LineError::TooLarge),
             Answer::Error(error) => return Err(LineError::not_begun(&error)),
         };
@@ -270,6 +293,15 @@ impl Stdio {
 
     pub(super) fn say(&self, message: Vec<u8>) -> Result<(), LineError> {
         self.queue.put(frame::line(message), 0)
+    }
+
+    /// A cause with the last lines on standard error so far.
+    pub(super) async fn with_tail(&self, cause: String) -> LineError {
+        let tail = match &self.tail {
+            Some(tail) => tail.text(Duration::ZERO).await,
+            None => None,
+        };
+        LineError::Unreachable(with_tail(cause, tail))
     }
 
     pub(super) fn ears(&self) -> &Ears {
@@ -468,35 +500,62 @@ struct Reader {
     draining: Draining,
     /// How often something was heard, whatever it was.
     heard: Arc<AtomicU64>,
+    tail: Option<Arc<Tail>>,
 }
 
-/// The program says nothing sensible any more.
-struct Broken;
+/// The program says nothing sensible any more, for this reason.
+struct Broken(&'static str);
+
+const NO_PROTOCOL: &str = "it does not speak the protocol";
+
+/// The reason where a program sends a request back that only clients send.
+pub(super) const ECHO: &str = "it sends back what it is sent, as `cat` and terminals do: it is no MCP server, or is \
+    started with a terminal";
+
+/// A cause with the last lines on standard error.
+fn with_tail(cause: String, tail: Option<String>) -> String {
+    match tail {
+        Some(tail) => format!("{cause}; the last lines on its standard error: {tail}"),
+        None => cause,
+    }
+}
 
 impl Reader {
     /// Reads until the program has ended, or says nothing sensible and was ended.
     async fn run(
         &self,
         mut stdout: impl AsyncRead + Unpin,
-        watched: impl Future<Output = ()>,
+        watched: impl Future<Output = String>,
         closing: CancellationToken,
     ) {
-        let gone = CancellationToken::new();
+        let (gone, is_gone) = watch::channel(None::<String>);
+        let (status, is_ending) = (is_gone.clone(), AtomicBool::new(false));
         let reading = async {
             tokio::select! {
-                () = closing.cancelled() => {}
-                read = self.read(&mut stdout) => if let Err(Broken) = read {
-                    tracing::warn!(upstream = %self.ears.name(), "it does not speak the protocol");
+                () = closing.cancelled() => self.close(&LineError::Lost, &closing),
+                read = self.read(&mut stdout) => {
+                    self.ears.pending.refuse();
+                    is_ending.store(true, Ordering::Relaxed);
+                    closing.cancel();
+                    let why = match read {
+                        Err(Broken(why)) => {
+                            tracing::warn!(upstream = %self.ears.name(), %why, "ended a program");
+                            LineError::Ended(why.to_owned())
+                        }
+                        Ok(()) => self.cause(status).await,
+                    };
+                    self.close(&why, &closing);
                 }
             }
-            self.close(&closing);
             // A program that cannot write does not come to its end.
             let mut rest = vec![0; READ_BYTES_MIN];
             while let Ok(1..) = stdout.read(&mut rest).await {}
         };
+        let mut is_gone = is_gone;
         let until_gone = async {
-            gone.cancelled().await;
-            if !closing.is_cancelled() {
+            let _ = is_gone.wait_for(Option::is_some).await;
+            // Where it ended by itself, the cause is looked for.
+            if !closing.is_cancelled() || is_ending.load(Ordering::Relaxed) {
                 sleep(LAST_WORDS).await;
             }
         };
@@ -504,20 +563,31 @@ impl Reader {
             async {
                 tokio::select! {
                     () = reading => {}
-                    () = until_gone => self.close(&closing),
+                    () = until_gone => self.close(&LineError::Lost, &closing),
                 }
             },
             async {
-                watched.await;
-                gone.cancel();
+                gone.send_replace(Some(watched.await));
             }
         );
     }
 
     /// Nothing more is asked and answered.
-    fn close(&self, closing: &CancellationToken) {
-        self.ears.pending.close();
+    fn close(&self, why: &LineError, closing: &CancellationToken) {
+        self.ears.pending.close(why);
         closing.cancel();
+    }
+
+    /// The cause of the end of the output: the status of the program, and the last lines on its standard
+    /// error.
+    async fn cause(&self, mut status: watch::Receiver<Option<String>>) -> LineError {
+        let Some(tail) = &self.tail else { return LineError::Lost };
+        let ended = async { status.wait_for(Option::is_some).await.ok().and_then(|it| it.clone()) };
+        let ended = timeout(CAUSE_TIME, ended).await.ok().flatten();
+        let ended = ended.unwrap_or_else(|| "it closed its standard output".to_owned());
+        let cause = with_tail(ended, tail.text(CAUSE_TIME).await);
+        tracing::warn!(upstream = %self.ears.name(), %cause, "a program ended");
+        LineError::Ended(cause)
     }
 
     async fn read(&self, stdout: &mut (impl AsyncRead + Unpin)) -> Result<(), Broken> {
@@ -567,7 +637,8 @@ impl Reader {
     #[cold]
     fn no_message(&self, line: &[u8]) -> Result<(), Broken> {
         if !legible::looks_like_json(line) {
-            return if self.ears.faults.chatter() { Err(Broken) } else { Ok(()) };
+            let is_too_much = self.ears.faults.chatter();
+            return if is_too_much { Err(Broken(NO_PROTOCOL)) } else { Ok(()) };
         }
         let pending = &self.ears.pending;
         for number in legible::answered(line, |number| pending.is_waiting(number)) {
@@ -578,6 +649,9 @@ impl Reader {
 
     fn said(&self, said: Result<Said, Unsaid>) -> Result<(), Broken> {
         match said {
+            Ok(Said::Request { method, .. }) if start::is_of_clients(&method) => {
+                return Err(Broken(ECHO));
+            }
             Ok(said) => {
                 self.ears.faults.good();
                 if let Some(reply) = self.ears.hear(said) {
@@ -591,7 +665,9 @@ impl Reader {
                 }
             }
             Err(Unsaid::TooLargeRequest(id)) => self.replies.put(self.ears.too_large(&id)),
-            Err(Unsaid::Malformed) if self.ears.faults.malformed() => return Err(Broken),
+            Err(Unsaid::Malformed) if self.ears.faults.malformed() => {
+                return Err(Broken(NO_PROTOCOL));
+            }
             Err(Unsaid::Malformed) => {}
         }
         Ok(())
@@ -629,7 +705,7 @@ impl Reader {
         {
             self.ears.pending.end(only, Err(LineError::TooLarge));
         }
-        Err(Broken)
+        Err(Broken("its answer is larger than it may be"))
     }
 
     /// A line that does not fit into memory has ended.
@@ -824,6 +900,7 @@ mod tests {
             limits: Arc::new(limits),
             draining: Draining::default(),
             heard: Arc::default(),
+            tail: None,
         };
         let number = ears.pending.number();
         let answer = ears.pending.wait(number, Route::default()).unwrap();

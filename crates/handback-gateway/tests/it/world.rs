@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use handback_gateway::upstream::{Answer, Ask, Heard, Line, LineError, Opening, Place, Raw, Spec};
+use handback_gateway::upstream::{
+    Answer, Ask, Heard, Line, LineError, Opening, Place, Raw, Spec, StartLimits, StderrUse,
+};
 use handback_page::json::ByteSource as _;
 use rustix::process::Pid;
 use serde_json::{Value, json};
@@ -24,6 +26,8 @@ pub(crate) fn spec(place: Place) -> Spec {
         is_shared: false,
         withheld: Vec::new(),
         passes_marks: false,
+        start: StartLimits::default(),
+        stderr: StderrUse::default(),
     }
 }
 
@@ -108,6 +112,11 @@ pub(crate) fn notification(heard: Option<Heard>) -> (String, Value) {
         }
         other => panic!("a notification: {other:?}"),
     }
+}
+
+/// Whether there is no answer to a request that may have been taken up, since its program is gone.
+pub(crate) fn is_lost(why: &LineError) -> bool {
+    matches!(why, LineError::Lost | LineError::Ended(_))
 }
 
 /// The process that a program said it is.

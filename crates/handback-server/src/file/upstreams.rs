@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use handback_gateway::bound::Budget;
 use handback_gateway::reference::Allowed;
-use handback_gateway::upstream::{Place, check_name, shown_url};
+use handback_gateway::upstream::{Place, START_TIME, check_name, shown_url};
 use handback_gateway::{Options, ToolRule};
 use handback_identity::Glob;
 use serde::{Deserialize, Serialize, Serializer};
@@ -45,6 +45,9 @@ pub struct UpstreamSettings {
     /// Which names of its tools and prompts are shown.
     #[serde(skip_serializing_if = "is_lenient")]
     pub names: NamesName,
+    /// Seconds until it has to be there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_s: Option<Within<1, 3_600>>,
 }
 
 /// Which names of tools and prompts are shown.
@@ -261,7 +264,9 @@ impl Settings {
                 _ => return Err(wrong("it has a `url` or a `command`".to_owned())),
             };
             let (name, is_shared) = (name.clone(), settings.shared);
-            upstreams.push(Upstream { name, place, is_shared });
+            let start =
+                settings.start_s.map_or(START_TIME, |time| Duration::from_secs(time.get().into()));
+            upstreams.push(Upstream { name, place, is_shared, start });
         }
         Ok(upstreams)
     }

@@ -3,6 +3,7 @@
 mod bounds;
 mod budgets;
 mod callers;
+mod causes;
 mod connect;
 mod environment;
 mod eras;
@@ -13,8 +14,8 @@ mod hops;
 mod killed;
 mod large;
 mod leaving;
-mod media;
 mod marks;
+mod media;
 mod metrics;
 mod names;
 mod news;
@@ -28,6 +29,7 @@ mod scripted;
 mod sessions;
 mod several;
 mod shared;
+mod starts;
 mod tasks;
 mod wrongs;
 

@@ -190,7 +190,8 @@ fn wound_a8_names_that_cannot_be_shown_are_left_out_with_one_warning() {
             assert_eq!(refused(&mut client, &format!("up__{name}"))["code"], -32602, "{name:?}");
         }
         // A server may have a name that it does not list, such as the one that is left of an empty name.
-        let made: Vec<_> = world.effects("call").into_iter().filter(|it| !it.ends_with("\"up__\"")).collect();
+        let made: Vec<_> =
+            world.effects("call").into_iter().filter(|it| !it.ends_with("\"up__\"")).collect();
         assert!(made.is_empty(), "{made:?}");
         for name in good {
             assert_eq!(text(&client.call(name, &json!({}))), "called", "{name}");
