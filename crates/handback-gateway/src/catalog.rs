@@ -26,6 +26,7 @@ use crate::gateway::Gateway;
 use crate::handbacks::{self, Handbacks};
 use crate::late::Late;
 use crate::lists::List;
+use crate::logged::LoggedFaults;
 use crate::mirror::Mirrored;
 use crate::naming::{self, prefixed};
 use crate::schemas::ToolSchema;
@@ -60,13 +61,16 @@ pub(crate) struct Catalogs {
     pub(crate) late: Late,
     /// The upstreams that are Handbacks. Those of the gateway count, for all sessions.
     pub(crate) handbacks: Handbacks,
+    /// Faults of the upstreams that were logged.
+    pub(crate) faults: LoggedFaults,
 }
 
 impl Default for Catalogs {
     fn default() -> Self {
         let early = watch::Sender::new(None);
-        let (late, handbacks) = (Late::default(), Handbacks::default());
-        Self { known: RwLock::default(), looking: Mutex::default(), early, late, handbacks }
+        let (late, handbacks, faults) =
+            (Late::default(), Handbacks::default(), LoggedFaults::default());
+        Self { known: RwLock::default(), looking: Mutex::default(), early, late, handbacks, faults }
     }
 }
 
@@ -489,8 +493,8 @@ impl Catalog {
             };
             if *holders.entry(shown.clone()).or_insert(which) != which {
                 let upstream = gateway.name_of(which);
-                if gateway.is_first_fault(which, &name, "another server has this name") {
-                    let why = "another server has this name";
+                let why = "another server has this name";
+                if gateway.common_catalogs().faults.is_first(upstream, &name, why) {
                     tracing::warn!(upstream, name = shown, why, "left out");
                 }
                 self.hidden.insert((list, which, name));

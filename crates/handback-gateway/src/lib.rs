@@ -19,6 +19,7 @@
 //! | `late` | who did not say what it has in time, and is not waited for again |
 //! | `cancellation` | whether the answer to a request is still wanted |
 //! | `held_links` | URIs of media that is held |
+//! | `logged` | faults of upstreams that were logged |
 //! | `names` | what a called name means, and may have meant before |
 //! | `naming` | which names are shown, and as what |
 //! | `handbacks` | upstreams that are Handbacks themselves |
@@ -57,6 +58,7 @@ mod kept;
 mod late;
 mod listening;
 mod lists;
+mod logged;
 mod mirror;
 mod names;
 mod naming;

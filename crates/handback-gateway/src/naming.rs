@@ -75,7 +75,7 @@ pub(crate) fn left_out(gateway: &Gateway, list: List, which: usize, name: &str) 
     let Some(why) = fault_of(gateway, list, which, name) else { return false };
     let upstream = gateway.name_of(which);
     let shown: String = name.chars().take(LOGGED_CHARS).collect();
-    if gateway.is_first_fault(which, &shown, why) {
+    if gateway.common_catalogs().faults.is_first(upstream, &shown, why) {
         let what = list.method();
         // Characters that cannot be seen are escaped.
         tracing::warn!(upstream, name = ?shown, what, why, "left out");

@@ -13,6 +13,7 @@ use handback_wire::schema::{BoundedValidator, ForeignSchema, SCHEMA_BYTES_MAX, U
 use serde_json::Value;
 
 use crate::kept::Kept;
+use crate::logged::LoggedFaults;
 use crate::reference::Places;
 
 /// Schemas that stay in memory after they were read: a hostile one takes some 10 MiB.
@@ -26,9 +27,6 @@ const JOBS_MAX: usize = 8;
 
 /// The same for one upstream: another one always has a thread.
 const JOBS_OF_UPSTREAM_MAX: usize = 4;
-
-/// Faults of tools that were logged and are not logged again.
-const LOGGED_FAULTS_MAX: usize = 1_024;
 
 /// Characters of a tool's name in the log.
 const LOGGED_CHARS_MAX: usize = 128;
@@ -81,7 +79,7 @@ pub(crate) struct Schemas {
     jobs: Places,
     /// Readings so far.
     read: AtomicU64,
-    logged: Mutex<Kept<(String, String, &'static str), ()>>,
+    logged: LoggedFaults,
 }
 
 impl Default for Schemas {
@@ -90,7 +88,7 @@ impl Default for Schemas {
             known: Mutex::new(Kept::new(SCHEMAS_MAX)),
             jobs: Places::new(JOBS_MAX, JOBS_OF_UPSTREAM_MAX),
             read: AtomicU64::new(0),
-            logged: Mutex::new(Kept::new(LOGGED_FAULTS_MAX)),
+            logged: LoggedFaults::default(),
         }
     }
 }
@@ -226,13 +224,9 @@ struct About {
 impl About {
     /// Logs a fault of the schema, the first time.
     fn log(&self, why: &str) {
-        let key = (self.upstream.clone(), self.tool.clone(), self.member);
-        let mut logged = self.schemas.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        if logged.get(&key).is_some() {
+        if !self.schemas.logged.is_first(&self.upstream, &self.tool, self.member) {
             return;
         }
-        logged.put(key, ());
-        drop(logged);
         let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
         let tool: String = self.tool.chars().map(plain).take(LOGGED_CHARS_MAX).collect();
         let (upstream, member) = (&self.upstream, self.member);

@@ -165,6 +165,7 @@ async fn discovered(stdio: &Stdio, limit: Duration) -> Result<Option<Bytes>, Lin
         heard: None,
         subscription: None,
         time_limit: None,
+        owner: None,
     };
     match stdio.ask(ask, limit).await {
         Ok(Answer::Result(Raw::Memory(hello))) => {
