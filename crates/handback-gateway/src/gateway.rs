@@ -411,6 +411,11 @@ impl Gateway {
             return Ok(known);
         }
         if let Some(slot) = self.0.modern.get(which).filter(|_| self.is_program(which)) {
+            if self.shared(which).is_some_and(|shared| shared.open_line().is_some()) {
+                // One that is shared has one process, and that of older clients is there.
+                found.learn(Speaks::OLDER);
+                return Ok(Speaks::OLDER);
+            }
             let line = slot.line().await?;
             let speaks = match line.era() {
                 Era::Modern => {
