@@ -556,7 +556,7 @@ impl Gateway {
         };
         // The other half of the time is to ask.
         let limit = ask.time_limit.map_or(Duration::MAX, |limit| limit / 2);
-        let opening = tokio::time::timeout(limit, self.line(talk, which));
+        let opening = Box::pin(tokio::time::timeout(limit, self.line(talk, which)));
         let message = format!("the server `{}` is starting", self.name_of(which));
         let params = ask.params.as_deref();
         let line = starting::with_progress(talk, params, &message, opening).await;
