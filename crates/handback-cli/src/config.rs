@@ -62,7 +62,8 @@ fn data_directory_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Path
 }
 
 /// The faults that a test asks for: `HANDBACK_TEST_KILL_AT` (a `KillPoint`),
-/// `HANDBACK_TEST_CLOCK_MS` and `HANDBACK_TEST_DISCOVERY_MS`. A release does not look.
+/// `HANDBACK_TEST_CLOCK_MS`, `HANDBACK_TEST_DISCOVERY_MS` and `HANDBACK_TEST_START_MS`. A release does not
+/// look.
 #[cfg(debug_assertions)]
 pub(crate) fn faults(mut config: ServerConfig) -> ServerConfig {
     let text = |name| variable(name).and_then(|value| value.into_string().ok());
@@ -74,6 +75,9 @@ pub(crate) fn faults(mut config: ServerConfig) -> ServerConfig {
     }
     if let Some(time) = text("HANDBACK_TEST_DISCOVERY_MS").and_then(|text| text.parse().ok()) {
         config = config.dangerous_discovery_ms(time);
+    }
+    if let Some(time) = text("HANDBACK_TEST_START_MS").and_then(|text| text.parse().ok()) {
+        config = config.dangerous_start_ms(time);
     }
     config
 }

@@ -418,6 +418,11 @@ impl Gateway {
             return Ok(known);
         }
         if let Some(slot) = self.0.modern.get(which).filter(|_| self.is_program(which)) {
+            if self.shared(which).is_some_and(|shared| shared.open_line().is_some()) {
+                // One that is shared has one process, and that of older clients is there.
+                found.learn(Speaks::OLDER);
+                return Ok(Speaks::OLDER);
+            }
             let line = slot.line().await?;
             let speaks = match line.era() {
                 Era::Modern => {
@@ -564,7 +569,7 @@ impl Gateway {
         };
         // The other half of the time is to ask.
         let limit = ask.time_limit.map_or(Duration::MAX, |limit| limit / 2);
-        let opening = tokio::time::timeout(limit, self.line(talk, which));
+        let opening = Box::pin(tokio::time::timeout(limit, self.line(talk, which)));
         let message = format!("the server `{}` is starting", self.name_of(which));
         let params = ask.params.as_deref();
         let line = starting::with_progress(talk, params, &message, opening).await;

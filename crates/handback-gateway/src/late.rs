@@ -1,6 +1,6 @@
 //! Upstreams that did not answer lately, where several are asked at once: nobody waits for them again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const GREETING: &str = "initialize";
 
 /// Who did not answer what.
 #[derive(Debug, Default)]
-pub(crate) struct Late(Mutex<HashMap<Key, Mark>>);
+pub(crate) struct Late(Mutex<HashMap<Key, Mark>>, Mutex<HashSet<usize>>);
 
 /// The upstream, the kind of question, and whose line it is if it is one caller's.
 type Key = (usize, String, Option<String>);
@@ -55,6 +55,12 @@ impl Late {
     /// An upstream is there again, whatever it did not answer.
     pub(crate) fn forget(&self, which: usize) {
         self.marks().retain(|(of, ..), _| *of != which);
+        self.unstarted().remove(&which);
+    }
+
+    /// Upstreams whose start was waited for in vain: calls of unknown names do not wait for them again.
+    pub(crate) fn unstarted(&self) -> MutexGuard<'_, HashSet<usize>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn did_not_answer(&self, key: Key) {

@@ -235,7 +235,11 @@ async fn target_of_starting(
 ) -> Option<Target> {
     let catalog = gateway.catalog(talk).await;
     let unlisted = lists_of(operation).iter().flat_map(|list| catalog.all_unlisted(*list));
-    if !starting::came_up(gateway, talk, unlisted.collect()).await {
+    // A name that begins like one server may be of that server only, or the own name of another one.
+    let is_of_listed =
+        (0..gateway.own()).any(|which| is_relayed_name(gateway.name_of(which), name));
+    let may_have = |which: &usize| !is_of_listed || is_relayed_name(gateway.name_of(*which), name);
+    if !starting::came_up(gateway, talk, unlisted.filter(may_have).collect()).await {
         return None;
     }
     listed(&*gateway.catalog_anew(talk).await, operation, name)

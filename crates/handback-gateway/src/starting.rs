@@ -1,6 +1,5 @@
 //! Requests that wait for the start of an upstream.
 
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -51,23 +50,24 @@ pub(crate) async fn with_progress<T>(
 /// Waits for upstreams that are starting, of those that have never listed anything. Returns whether one of
 /// them came up: a name that nobody has may be its own.
 pub(crate) async fn came_up(gateway: &Gateway, talk: &Talk, unlisted: Vec<usize>) -> bool {
-    let starts = unlisted.into_iter().map(async |which| {
+    let late = &gateway.common_catalogs().late;
+    let is_hopeful = |which: &usize| !late.unstarted().contains(which);
+    let starts = unlisted.into_iter().filter(is_hopeful).map(async |which| {
         let mut line = std::pin::pin!(gateway.line(talk, which));
         // One that is there, and only says nothing, is not starting.
-        match futures_util::poll!(&mut line) {
-            Poll::Ready(_) => false,
-            Poll::Pending => {
-                let is_there = line.await.is_ok();
-                if is_there {
-                    // It answers now what it did not answer before.
-                    gateway.common_catalogs().late.forget(which);
-                    if let Some(session) = &talk.session {
-                        session.catalogs.late.forget(which);
-                    }
-                }
-                is_there
-            }
+        if futures_util::poll!(&mut line).is_ready() {
+            return false;
         }
+        if line.await.is_err() {
+            late.unstarted().insert(which);
+            return false;
+        }
+        // It answers now what it did not answer before.
+        late.forget(which);
+        if let Some(session) = &talk.session {
+            session.catalogs.late.forget(which);
+        }
+        true
     });
     join_all(starts).await.into_iter().any(|came_up| came_up)
 }

@@ -311,6 +311,15 @@ impl ServerConfig {
         self
     }
 
+    /// Gives servers less time to start, for tests.
+    #[cfg(debug_assertions)]
+    pub fn dangerous_start_ms(mut self, time: u64) -> Self {
+        for upstream in &mut self.upstreams {
+            upstream.start.total = Duration::from_millis(time);
+        }
+        self
+    }
+
     /// Has a clock that is ahead by so much, or behind.
     #[cfg(debug_assertions)]
     pub const fn dangerous_clock_offset_ms(mut self, offset: i64) -> Self {

@@ -62,7 +62,8 @@ fn missing(program: &str, paths: &OsString) -> Option<String> {
 async fn unconnected(url: &str) -> Option<String> {
     let Ok(uri) = url.parse::<Uri>() else { return Some("it is no URL".to_owned()) };
     let Some(host) = uri.host() else { return Some("it names no host".to_owned()) };
-    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
+    let default_port = if uri.scheme_str() == Some("http") { 80 } else { 443 };
+    let port = uri.port_u16().unwrap_or(default_port);
     // Brackets are the URL's, not the address's.
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match timeout(CONNECT_TIME, TcpStream::connect((host, port))).await {
