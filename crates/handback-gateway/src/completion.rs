@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::gateway::Gateway;
-use crate::naming;
+use crate::names::ambiguous;
 use crate::options::ToolNames;
 use crate::talk::{Question, Talk};
 use crate::upstream::Answer;
@@ -42,7 +42,7 @@ impl Gateway {
         }
         let name = reference.text("name").map(Cow::into_owned).unwrap_or_default();
         let Some(target) = self.target(talk, Operation::Prompt, &name).await else {
-            let ambiguous = naming::ambiguous(self, talk, Operation::Prompt, &name).await;
+            let ambiguous = ambiguous(self, talk, Operation::Prompt, &name).await;
             return ambiguous.unwrap_or_else(unknown);
         };
         let (registry, which) = (self.pipeline().registry(), target.which);
