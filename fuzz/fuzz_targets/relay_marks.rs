@@ -3,32 +3,32 @@
 
 use bytes::Bytes;
 use handback_wire::json::Lexer;
-use handback_wire::marks::{self, Finder, PREFIX, UPSTREAM, What};
+use handback_wire::marks::{self, MarkScan, PREFIX, UPSTREAM, Root};
 use handback_wire::controls;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
 fuzz_target!(|data: &[u8]| {
     let Some((first, data)) = data.split_first() else { return };
-    let what = if first & 1 == 0 { What::Message } else { What::Error };
+    let root = if first & 1 == 0 { Root::Message } else { Root::Error };
     let Ok(tree) = serde_json::from_slice::<Value>(data) else { return };
     let json = Bytes::copy_from_slice(data);
-    let moved = marks::moved(&json, what).expect("JSON with few marks");
+    let moved = marks::moved(&json, root).expect("JSON with few marks");
     // In whatever pieces it comes.
     if marks::may_have(data) {
-        let (mut finder, mut lexer) = (Finder::new(what), Lexer::new());
+        let (mut scan, mut lexer) = (MarkScan::new(root), Lexer::new());
         for piece in data.chunks(1 + usize::from(*first)) {
-            lexer.feed(piece, &mut finder).expect("JSON");
+            lexer.feed(piece, &mut scan).expect("JSON");
         }
-        lexer.finish(&mut finder).expect("JSON");
-        let segments = finder.finish(data.len() as u64).expect("few marks");
+        lexer.finish(&mut scan).expect("JSON");
+        let segments = scan.finish(data.len() as u64).expect("few marks");
         assert_eq!(segments.is_some(), moved.is_some());
     }
     match &moved {
-        None => check(&tree, what == What::Error, false),
+        None => check(&tree, root == Root::Error, false),
         Some(moved) => {
             let moved: Value = serde_json::from_slice(moved).expect("JSON");
-            check(&moved, what == What::Error, true);
+            check(&moved, root == Root::Error, true);
         }
     }
     if let Some(replaced) = controls::replaced(&json) {

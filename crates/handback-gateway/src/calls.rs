@@ -14,7 +14,7 @@ use handback_token::{ArgsFingerprint, Operation, args_fingerprint_of_text};
 use handback_tool::metrics::{UpstreamMetrics, UpstreamOutcome};
 use handback_tool::{
     Candidates, Claim, Entered, Failure, Made, Passing, Refusal, Relay, Relayed, RoundOpened,
-    Surface, ToolClass, is_relayed_name,
+    Surface, ToolClass,
 };
 use memchr::memmem;
 use rand::RngExt as _;
@@ -25,13 +25,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bound::Budget;
 use crate::gateway::Gateway;
-use crate::handbacks;
 use crate::hold::{
     Cutting, Holding, NOT_HELD, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR, Within,
 };
 use crate::hop::{HopTask, with_text};
 use crate::mirror::{Headers, arguments_of};
-use crate::names::Target;
+use crate::names::{Target, target_of_call};
 use crate::options::Options;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::replay::{self, Again};
@@ -142,28 +141,14 @@ impl Gateway {
             Err(message) => return words::refused(INVALID_PARAMS, message, None),
         };
         let arguments = question.params.and_then(|params| arguments_of(params.get()));
+        let wanted = key.as_deref().map(|key| (key, || given(arguments, &params)));
+        let about = (arguments, params.get("requestState").is_some());
+        let finding = Box::pin(target_of_call(self, talk, (operation, &name), about, wanted));
         let params_text = question.params.map(|params| params.get().as_bytes());
-        let finding = self.target(talk, operation, &name);
-        let mut target = starting::with_progress(talk, params_text, WAITS, finding).await;
-        if operation == Operation::Call
-            && let Some(own) = handbacks::own_instead(self, talk, &name, arguments).await
-        {
-            target = Some(own);
-        }
-        // Whose the name is may have changed since the first try. The state of a round says whose it is.
-        if let Some(key) = &key
-            && (self.own() > 1
-                || target.as_ref().is_none_or(|target| target.which == self.own())
-                || is_relayed_name(self.name_of(0), &name))
-            && params.get("requestState").is_none()
-            && let Ok(given) = given(arguments, &params)
-        {
-            let (what, key) = ((operation, name.as_str()), (key.as_str(), given));
-            target = match Box::pin(self.target_of_key(talk, what, key, target)).await {
-                Ok(target) => target,
-                Err(refusal) => return words::refusal(talk.era, &refusal),
-            };
-        }
+        let target = match starting::with_progress(talk, params_text, WAITS, finding).await {
+            Ok(target) => target,
+            Err(refusal) => return words::refusal(talk.era, &refusal),
+        };
         let Some(target) = target else {
             return Box::pin(self.unknown(talk, operation, &name)).await;
         };
@@ -747,12 +732,10 @@ impl Work {
     async fn taken(self, raw: Raw) -> Result<Relayed, Failure> {
         // What the client is to answer is no result: a part of it would be of no use.
         let asks = raw.in_memory().is_some_and(|json| asks(json));
+        let handbacks = &self.gateway.common_catalogs().handbacks;
+        let is_exempt = handbacks.exempt(self.which, raw.size_bytes());
         let json = match &self.holding {
-            Some(holding)
-                if holding.is_over(&raw)
-                    && !asks
-                    && !handbacks::is_exempt(&self.gateway, self.which, &raw) =>
-            {
+            Some(holding) if holding.is_over(&raw) && !asks && !is_exempt => {
                 match self.gateway.held_instead(&self.talk, holding, raw).await {
                     Ok(within) => within.json,
                     Err(NotHeld::Failed(failure)) => return Err(failure),

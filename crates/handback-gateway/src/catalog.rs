@@ -23,12 +23,12 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::gateway::Gateway;
-use crate::handbacks::{self, Handbacks};
+use crate::handbacks::Handbacks;
 use crate::late::Late;
-use crate::lists::List;
+use crate::lists::{List, left_out};
 use crate::logged::LoggedFaults;
 use crate::mirror::Mirrored;
-use crate::naming::{self, prefixed};
+use crate::naming::{Named, prefixed};
 use crate::schemas::ToolSchema;
 use crate::talk::Talk;
 pub(crate) use crate::upstream::OWN;
@@ -313,6 +313,9 @@ pub(crate) struct Tool {
     pub(crate) mirrored: Arc<Mirrored>,
 }
 
+/// A tool or prompt: the upstream, its name there, and what is listed of it.
+type Item = (usize, String, Bytes);
+
 impl Catalog {
     /// Asks all upstreams at once. Of one that does not answer, what was known `before` stays. What
     /// there is while some have not answered is `told`.
@@ -385,14 +388,7 @@ impl Catalog {
     fn resolve(&mut self, gateway: &Gateway) {
         let upstreams = 0..gateway.own();
         let listed = |list| upstreams.clone().map(move |which| (which, list));
-        let own = gateway.own();
         let (mut resources, mut templates) = (HashMap::new(), Vec::new());
-        // Our own URIs are ours, whatever upstreams list.
-        for definition in gateway.pipeline().registry().all() {
-            if matches!(definition.kind(), Kind::Resource { .. }) {
-                resources.insert(definition.name().to_owned(), own);
-            }
-        }
         for (which, list) in listed(List::Resources) {
             for uri in self.listed(which, list).iter().filter_map(|item| member(item, "uri")) {
                 resources.entry(uri).or_insert(which);
@@ -414,36 +410,51 @@ impl Catalog {
             named
         };
         let (mut tools, mut prompts) = (named(List::Tools), named(List::Prompts));
-        // Of our own there is the same for everybody here; who may use what is decided later.
+        (self.resources, self.templates) = (resources, templates);
+        self.add_own(gateway, &mut tools, &mut prompts);
+        for (which, name, shown, item) in self.name(gateway, List::Tools, tools) {
+            let tool = Tool::read(which, name, &item);
+            self.shorten(gateway, &tool);
+            self.tools.insert(shown, tool);
+        }
+        for (which, name, shown, _) in self.name(gateway, List::Prompts, prompts) {
+            self.prompts.insert(shown, (which, name));
+        }
+    }
+
+    /// Remembers the shorter name of a tool whose name with that of its upstream is too long.
+    fn shorten(&mut self, gateway: &Gateway, tool: &Tool) {
+        let upstream = gateway.name_of(tool.which);
+        let shorter = prefixed(Named::Tool, upstream, &tool.name);
+        if shorter != relayed_name(upstream, &tool.name) {
+            self.shortened.insert(shorter, (tool.which, tool.name.clone()));
+        }
+    }
+
+    /// Adds what is our own. It is the same for everybody here; who may use what is decided later.
+    fn add_own(&mut self, gateway: &Gateway, tools: &mut Vec<Item>, prompts: &mut Vec<Item>) {
+        let own = gateway.own();
+        let is_hidden = |name: &str| {
+            let handbacks = &gateway.common_catalogs().handbacks;
+            !gateway.options().has_collections && handbacks.hide(name, own)
+        };
         for definition in gateway.pipeline().registry().all() {
             let name = definition.name().to_owned();
             match definition.kind() {
                 Kind::Tool => {
                     let tool = Tool::read(own, name.clone(), &Bytes::new());
                     self.own_tools.insert(name.clone(), tool);
-                    match handbacks::hides(gateway, &name) {
+                    match is_hidden(&name) {
                         true => drop(self.hidden.insert((List::Tools, own, name))),
                         false => tools.push((own, name, Bytes::new())),
                     }
                 }
                 Kind::Prompt => prompts.push((own, name, Bytes::new())),
-                Kind::Template { .. } => templates.push((name, own)),
+                // Whatever upstreams list.
+                Kind::Resource { .. } => drop(self.resources.insert(name, own)),
+                Kind::Template { .. } => self.templates.push((name, own)),
                 _ => {}
             }
-        }
-        self.resources = resources;
-        self.templates = templates;
-        for (which, name, shown, item) in self.name(gateway, List::Tools, tools) {
-            let tool = Tool::read(which, name, &item);
-            let together = relayed_name(gateway.name_of(which), &tool.name);
-            let shorter = prefixed(List::Tools, gateway.name_of(which), &tool.name);
-            if shorter != together {
-                self.shortened.insert(shorter, (which, tool.name.clone()));
-            }
-            self.tools.insert(shown, tool);
-        }
-        for (which, name, shown, _) in self.name(gateway, List::Prompts, prompts) {
-            self.prompts.insert(shown, (which, name));
         }
     }
 
@@ -452,13 +463,12 @@ impl Catalog {
         &mut self,
         gateway: &Gateway,
         list: List,
-        named: Vec<(usize, String, Bytes)>,
+        named: Vec<Item>,
     ) -> Vec<(usize, String, String, Bytes)> {
         let own = gateway.own();
-        let (left_out, named): (Vec<_>, Vec<_>) = named
-            .into_iter()
-            .partition(|(which, name, _)| naming::left_out(gateway, list, *which, name));
-        self.hidden.extend(left_out.into_iter().map(|(which, name, _)| (list, which, name)));
+        let (hidden, named): (Vec<_>, Vec<_>) =
+            named.into_iter().partition(|(which, name, _)| left_out(gateway, list, *which, name));
+        self.hidden.extend(hidden.into_iter().map(|(which, name, _)| (list, which, name)));
         let mut owners: HashMap<String, BTreeSet<usize>> = HashMap::new();
         for (which, name, _) in &named {
             owners.entry(name.clone()).or_default().insert(*which);
@@ -469,7 +479,8 @@ impl Catalog {
             let others = all.map_or(0, BTreeSet::len) - usize::from(has_own);
             which != own && (has_own || others > 1)
         };
-        let prefixed = |which: usize, name: &str| prefixed(list, gateway.name_of(which), name);
+        let kind = list.named().unwrap_or(Named::Tool);
+        let prefixed = |which: usize, name: &str| prefixed(kind, gateway.name_of(which), name);
         let is_others = |which: usize, name: &str| {
             let mut others = (0..=own).filter(|other| *other != which);
             others.any(|other| is_relayed_name(gateway.name_of(other), name))
@@ -577,7 +588,7 @@ impl Catalog {
         if !is_shown(name) && !is_others() {
             return Some(name.to_owned());
         }
-        let together = prefixed(list, self.upstreams.get(which)?, name);
+        let together = prefixed(list.named()?, self.upstreams.get(which)?, name);
         (!is_shown(&together)).then_some(together)
     }
 

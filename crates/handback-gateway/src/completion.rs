@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::gateway::Gateway;
-use crate::naming;
+use crate::names::ambiguous;
 use crate::options::ToolNames;
 use crate::talk::{Question, Talk};
 use crate::unsupported::is_unsupported;
@@ -44,7 +44,7 @@ impl Gateway {
         }
         let name = reference.text("name").map(Cow::into_owned).unwrap_or_default();
         let Some(target) = self.target(talk, Operation::Prompt, &name).await else {
-            if let Some(answer) = naming::ambiguous(self, talk, Operation::Prompt, &name).await {
+            if let Some(answer) = ambiguous(self, talk, Operation::Prompt, &name).await {
                 return answer;
             }
             return nothing(self, talk, &question).await;

@@ -22,7 +22,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::bridge::{self, Around, Parking};
 use crate::catalog::{Catalog, Catalogs, OWN};
 use crate::eras::{Found, Speaks};
-use crate::handbacks;
 use crate::kept::Kept;
 use crate::listening::{self, LISTENING_TIME, Told};
 use crate::lists::List;
@@ -440,7 +439,7 @@ impl Gateway {
         let answer = self.modern_line(which).await?.ask(discovery()).await;
         if let Ok(Answer::Result(raw)) = &answer {
             let speaks = Speaks { era: Era::Modern, has_tasks: says_tasks(raw) };
-            raw.in_memory().iter().for_each(|hello| handbacks::note(self, which, hello));
+            raw.in_memory().iter().for_each(|hello| self.0.catalogs.handbacks.note(which, hello));
             found.learn(speaks);
             return Ok(speaks);
         }
@@ -503,7 +502,7 @@ impl Gateway {
         }
         let line = slot.line().await;
         let hello = line.as_ref().ok().and_then(Line::hello);
-        hello.into_iter().for_each(|hello| handbacks::note(self, which, hello));
+        hello.into_iter().for_each(|hello| self.0.catalogs.handbacks.note(which, hello));
         if let Some(found) = self.0.eras.get(which) {
             match &line {
                 Ok(_) if found.known().is_none() => found.learn(Speaks::OLDER),
@@ -532,7 +531,7 @@ impl Gateway {
         let line = self.modern_line(which).await.ok()?;
         let Ok(Answer::Result(raw)) = line.ask(discovery()).await else { return None };
         let hello = raw.in_memory()?;
-        handbacks::note(self, which, hello);
+        self.0.catalogs.handbacks.note(which, hello);
         bridge::welcomed(hello, initialize)
     }
 

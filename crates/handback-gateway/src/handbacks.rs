@@ -4,7 +4,7 @@
 //! tools of its own, if all upstreams are Handbacks, and does not hold what they answer. A server says by an
 //! [extension](EXTENSION) that it is one. Nobody can prove it, so the word is worth little:
 //!
-//! - A result over [`RESULT_BYTES_MAX`] is held all the same.
+//! - A result over 256 KiB is held all the same.
 //! - Marks in `_meta` are moved like those of every upstream.
 //! - The first word counts. A server that said nothing at first is none for as long as this process runs,
 //!   and a server that stops saying it is none from then on.
@@ -13,21 +13,12 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-use bytes::Bytes;
 use handback_mcp::server::HELD_RESULTS_EXTENSION as EXTENSION;
-use handback_page::json::ByteSource as _;
-use handback_store::held::LookUp;
-use handback_token::{Handle, Operation};
 use serde_json::Value;
-
-use crate::gateway::{Gateway, text_of};
-use crate::names::Target;
-use crate::talk::Talk;
-use crate::upstream::Raw;
 
 /// Bytes of a result that an upstream may give past the budget because it says that it is a Handback: over
 /// six times the default budget, which such a server keeps to itself.
-pub(crate) const RESULT_BYTES_MAX: u64 = 256 << 10;
+const RESULT_BYTES_MAX: u64 = 256 << 10;
 
 /// How the names of the tools begin that held values are read and changed with.
 const READING: &str = "mcp_aql";
@@ -43,6 +34,17 @@ impl Handbacks {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let is_one = known.entry(which).or_insert(declares);
         *is_one &= declares;
+    }
+
+    /// Returns `true` if a tool of the gateway is not offered: all upstreams have such tools. Upstreams are
+    /// numbered from 0 to `count`.
+    pub(crate) fn hide(&self, name: &str, count: usize) -> bool {
+        name.starts_with(READING) && count > 0 && (0..count).all(|which| self.has(which))
+    }
+
+    /// Returns `true` if a result of this size is passed on whatever the budget of its client.
+    pub(crate) fn exempt(&self, which: usize, size_bytes: u64) -> bool {
+        size_bytes <= RESULT_BYTES_MAX && self.has(which)
     }
 
     fn has(&self, which: usize) -> bool {
@@ -64,53 +66,6 @@ fn declares(hello: &[u8]) -> bool {
             .is_some_and(|it| it.get(EXTENSION).is_some())
     };
     has("extensions") || has("experimental")
-}
-
-/// Notes what an upstream says of itself.
-pub(crate) fn note(gateway: &Gateway, which: usize, hello: &Bytes) {
-    if which != gateway.own() {
-        gateway.common_catalogs().handbacks.note(which, hello);
-    }
-}
-
-/// Whether a tool of ours is not offered: there are such tools behind, and nothing of our own to read.
-pub(crate) fn hides(gateway: &Gateway, name: &str) -> bool {
-    name.starts_with(READING)
-        && !gateway.options().has_collections
-        && gateway.own() > 0
-        && (0..gateway.own()).all(|which| gateway.common_catalogs().handbacks.has(which))
-}
-
-/// Whether a result is passed on whatever the budget of its client.
-pub(crate) fn is_exempt(gateway: &Gateway, which: usize, raw: &Raw) -> bool {
-    raw.size_bytes() <= RESULT_BYTES_MAX && gateway.common_catalogs().handbacks.has(which)
-}
-
-/// Whether this is what something of our own is called.
-pub(crate) fn is_own_name(gateway: &Gateway, operation: Operation, name: &str) -> bool {
-    let mut all = gateway.pipeline().registry().all();
-    all.any(|own| own.name() == name && own.kind().operation() == operation)
-        && !hides(gateway, name)
-}
-
-/// Our own tool, in the place of that of its name behind, where a call is about what is held here.
-pub(crate) async fn own_instead(
-    gateway: &Gateway,
-    talk: &Talk,
-    name: &str,
-    arguments: Option<&str>,
-) -> Option<Target> {
-    if !hides(gateway, name) {
-        return None;
-    }
-    let arguments = serde_json::from_str(arguments?).ok()?;
-    let named = text_of(arguments, "element_type")?;
-    let handle = Handle::parse(named.split('#').next().unwrap_or_default()).ok()?;
-    let (held, owner) = (gateway.pipeline().held().clone(), talk.caller.principal().clone());
-    let now_ms = gateway.pipeline().now().as_secs().saturating_mul(1000);
-    let found = tokio::task::spawn_blocking(move || held.look_up(handle, &owner, now_ms)).await;
-    let is_ours = matches!(found, Ok(Ok(LookUp::Found(_) | LookUp::Expired)));
-    is_ours.then(|| Target::own(gateway))
 }
 
 #[cfg(test)]

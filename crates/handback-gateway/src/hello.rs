@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::OWN;
 use crate::gateway::Gateway;
-use crate::handbacks;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, LineError, Raw};
 use crate::words::{self, INTERNAL_ERROR, METHOD_NOT_FOUND};
@@ -29,7 +28,9 @@ impl Gateway {
         for (which, line) in opened.iter().enumerate() {
             match line {
                 Ok(hello) => {
-                    handbacks::note(self, which, hello);
+                    if which != own {
+                        self.common_catalogs().handbacks.note(which, hello);
+                    }
                     hellos.extend(self.said(caller, Era::Legacy, which, hello));
                 }
                 // It is there, and the caller may have no more of it: a session without it would

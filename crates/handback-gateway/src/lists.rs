@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 
 use crate::catalog::{Catalog, ITEMS_MAX, member};
 use crate::gateway::{Gateway, own_params};
-use crate::handbacks;
 use crate::hop::ListPlace;
-use crate::naming;
+use crate::naming::{self, Named};
 use crate::talk::{Question, Talk};
 use crate::unsupported::{is_unknown_method, is_unsupported, own_prompts};
 use crate::upstream::{Answer, Ask, LineError, Raw};
@@ -46,6 +45,15 @@ impl List {
             Self::Prompts => "prompts/list",
             Self::Resources => "resources/list",
             Self::Templates => "resources/templates/list",
+        }
+    }
+
+    /// The kind of its items, if they have names that are no URIs.
+    pub(crate) const fn named(self) -> Option<Named> {
+        match self {
+            Self::Tools => Some(Named::Tool),
+            Self::Prompts => Some(Named::Prompt),
+            Self::Resources | Self::Templates => None,
         }
     }
 
@@ -84,7 +92,9 @@ impl Gateway {
         let (mut items, mut is_whole) = (Vec::new(), false);
         let mut cursor: Option<String> = None;
         let line = self.line(talk, which).await.ok()?;
-        line.hello().into_iter().for_each(|hello| handbacks::note(self, which, hello));
+        if let Some(hello) = line.hello() {
+            self.common_catalogs().handbacks.note(which, hello);
+        }
         let mut bytes = 0;
         for _ in 0..PAGES_MAX {
             let ask = Ask {
@@ -291,7 +301,7 @@ impl Gateway {
         catalog: &Catalog,
     ) -> Shown {
         let Some(name) = member(item.get().as_bytes(), list.name()) else { return Shown::AsIs };
-        if catalog.is_hidden(list, which, &name) || naming::left_out(self, list, which, &name) {
+        if catalog.is_hidden(list, which, &name) || left_out(self, list, which, &name) {
             return Shown::Hidden;
         }
         let new = match catalog.has_named(list, which, &name) {
@@ -317,6 +327,35 @@ impl Gateway {
         object.set(list.name(), Value::from(renamed).to_string());
         Shown::Renamed(object.to_json())
     }
+}
+
+/// Characters of a name that is left out, in the log.
+const LOGGED_CHARS: usize = 64;
+
+/// The reason why something of an upstream is not shown, if there is one.
+pub(crate) fn fault_of(
+    gateway: &Gateway,
+    list: List,
+    which: usize,
+    name: &str,
+) -> Option<&'static str> {
+    if which == gateway.own() {
+        return None;
+    }
+    let is_strict = gateway.options().strict_names.contains(gateway.name_of(which));
+    naming::fault(list.named()?, name, is_strict)
+}
+
+/// Returns `true` if something that an upstream lists is left out. The first time it is logged.
+pub(crate) fn left_out(gateway: &Gateway, list: List, which: usize, name: &str) -> bool {
+    let Some(why) = fault_of(gateway, list, which, name) else { return false };
+    let upstream = gateway.name_of(which);
+    let shown: String = name.chars().take(LOGGED_CHARS).collect();
+    if gateway.common_catalogs().faults.is_first(upstream, &shown, why) {
+        // Characters that cannot be seen are escaped.
+        tracing::warn!(upstream, name = ?shown, list = list.method(), why, "left out");
+    }
+    true
 }
 
 /// A place in the list of an upstream.

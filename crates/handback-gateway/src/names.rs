@@ -6,20 +6,21 @@
 //! are few places where it can be recorded, and it is looked for at all of them. If it is at another
 //! one than the name means now, it gets its answer from there, and is not made.
 
-use handback_token::{ArgsFingerprint, Operation};
+use handback_store::held::LookUp;
+use handback_token::{ArgsFingerprint, Handle, Operation};
 use handback_tool::{Candidates, Refusal, is_relayed_name, relayed_rest};
+use serde_json::json;
 
 use crate::catalog::{Catalog, OWN, Tool};
-use crate::gateway::Gateway;
-use crate::handbacks;
+use crate::gateway::{Gateway, text_of};
 use crate::held_links;
-use crate::lists::List;
-use crate::naming;
+use crate::lists::{List, fault_of};
+use crate::naming::{ALTERNATIVES_MAX, ambiguity};
 use crate::options::ToolNames;
 use crate::starting;
 use crate::talk::Talk;
 use crate::upstream::{Answer, LineError};
-use crate::words;
+use crate::words::{self, INVALID_PARAMS};
 
 /// Where a call goes.
 pub(crate) struct Target {
@@ -34,11 +35,6 @@ pub(crate) struct Target {
 impl Target {
     fn at(which: usize) -> Self {
         Self { which, renamed: None, tool: None, is_recorded_only: false }
-    }
-
-    /// Our own tools.
-    pub(crate) fn own(gateway: &Gateway) -> Self {
-        Self::at(gateway.own())
     }
 
     /// Where something was made that is called `shown` here.
@@ -68,20 +64,19 @@ impl Gateway {
     ) -> Option<Target> {
         if operation == Operation::Read {
             if held_links::is_held_here(self, talk, name).await {
-                return Some(Target::own(self));
+                return Some(Target::at(self.own()));
             }
             return self.has_resource(talk, name).await.map(Target::at);
         }
         let registry = self.pipeline().registry();
-        if handbacks::is_own_name(self, operation, name) {
+        if is_own_name(self, operation, name) {
             // Whatever upstreams have, and whether or not they have said so yet.
             let may_use = registry.named(&talk.caller, operation, name).is_some();
-            return may_use.then(|| Target::own(self));
+            return may_use.then(|| Target::at(self.own()));
         }
         let has_unlisted = self.has_unlisted();
         let straight = |which| {
-            let list = naming::list_of(operation)?;
-            let fault = naming::fault_of(self, list, which, name);
+            let fault = fault_of(self, list_of(operation)?, which, name);
             fault.is_none().then(|| Target::at(which))
         };
         // The common case is decided without a look at any list.
@@ -196,7 +191,7 @@ impl Gateway {
     /// The answer about what nobody is known to have, and so about what is denied: as long as an
     /// upstream has never said what it has, it may have it.
     pub(crate) async fn unknown(&self, talk: &Talk, operation: Operation, name: &str) -> Answer {
-        if let Some(answer) = naming::ambiguous(self, talk, operation, name).await {
+        if let Some(answer) = ambiguous(self, talk, operation, name).await {
             return answer;
         }
         let Some(which) = self.unlisted(talk, operation).await else {
@@ -243,6 +238,121 @@ async fn target_of_starting(
         return None;
     }
     listed(&*gateway.catalog_anew(talk).await, operation, name)
+}
+
+/// Where a call goes, whatever its name means by now. Of a call about a value that is held here, that is our
+/// own tool. A call with a key goes where it was made.
+pub(crate) async fn target_of_call(
+    gateway: &Gateway,
+    talk: &Talk,
+    what: (Operation, &str),
+    (arguments, has_state): (Option<&str>, bool),
+    key: Option<(&str, impl FnOnce() -> Result<ArgsFingerprint, Refusal>)>,
+) -> Result<Option<Target>, Refusal> {
+    let (operation, name) = what;
+    let own = match operation {
+        Operation::Call => own_instead(gateway, talk, name, arguments).await,
+        _ => None,
+    };
+    let target = match own {
+        Some(own) => Some(own),
+        None => gateway.target(talk, operation, name).await,
+    };
+    // Whose the name is may have changed since the first try. The state of a round says whose it is.
+    let may_be_elsewhere = !has_state
+        && (gateway.own() > 1
+            || target.as_ref().is_none_or(|target| target.which == gateway.own())
+            || is_relayed_name(gateway.name_of(0), name));
+    match key.filter(|_| may_be_elsewhere).map(|(key, given)| (key, given())) {
+        Some((key, Ok(given))) => {
+            Box::pin(gateway.target_of_key(talk, what, (key, given), target)).await
+        }
+        // Wrong arguments are refused later.
+        _ => Ok(target),
+    }
+}
+
+/// Returns `true` if our own reading tools are not offered: there are such tools behind, and nothing of our
+/// own to read.
+fn hides(gateway: &Gateway, name: &str) -> bool {
+    let handbacks = &gateway.common_catalogs().handbacks;
+    !gateway.options().has_collections && handbacks.hide(name, gateway.own())
+}
+
+/// Returns `true` if this is the name of something of our own.
+fn is_own_name(gateway: &Gateway, operation: Operation, name: &str) -> bool {
+    let mut all = gateway.pipeline().registry().all();
+    all.any(|own| own.name() == name && own.kind().operation() == operation)
+        && !hides(gateway, name)
+}
+
+/// Our own tool, in the place of that of its name behind, where a call is about a value that is held here.
+async fn own_instead(
+    gateway: &Gateway,
+    talk: &Talk,
+    name: &str,
+    arguments: Option<&str>,
+) -> Option<Target> {
+    if !hides(gateway, name) {
+        return None;
+    }
+    let arguments = serde_json::from_str(arguments?).ok()?;
+    let named = text_of(arguments, "element_type")?;
+    let handle = Handle::parse(named.split('#').next().unwrap_or_default()).ok()?;
+    let (held, owner) = (gateway.pipeline().held().clone(), talk.caller.principal().clone());
+    let now_ms = gateway.pipeline().now().as_secs().saturating_mul(1000);
+    let found = tokio::task::spawn_blocking(move || held.look_up(handle, &owner, now_ms)).await;
+    let is_ours = matches!(found, Ok(Ok(LookUp::Found(_) | LookUp::Expired)));
+    is_ours.then(|| Target::at(gateway.own()))
+}
+
+/// The list that has what is called so.
+const fn list_of(operation: Operation) -> Option<List> {
+    match operation {
+        Operation::Call => Some(List::Tools),
+        Operation::Prompt => Some(List::Prompts),
+        _ => None,
+    }
+}
+
+/// The refusal of a name that several servers have, with the names to use: those of what this caller may
+/// use. None, if there are none.
+pub(crate) async fn ambiguous(
+    gateway: &Gateway,
+    talk: &Talk,
+    operation: Operation,
+    name: &str,
+) -> Option<Answer> {
+    if gateway.own() < 2 {
+        return None;
+    }
+    let catalog = gateway.catalog(talk).await;
+    let mut names = alternatives(gateway, talk, &catalog, list_of(operation)?, name);
+    let message = ambiguity(name, &names)?;
+    names.truncate(ALTERNATIVES_MAX);
+    let data = json!({"names": names, "reason": "ambiguous_name"});
+    Some(words::refused(INVALID_PARAMS, &message, Some(data)))
+}
+
+/// The names under which servers show what they call `name`, if several do and this is none of them.
+fn alternatives(
+    gateway: &Gateway,
+    talk: &Talk,
+    catalog: &Catalog,
+    list: List,
+    name: &str,
+) -> Vec<String> {
+    let shown: Vec<_> = (0..gateway.own())
+        .filter_map(|which| Some((which, catalog.shown_of(list, which, name)?)))
+        .collect();
+    if shown.len() < 2 || shown.iter().any(|(_, shown)| *shown == name) {
+        return Vec::new();
+    }
+    let registry = gateway.pipeline().registry();
+    let may_use = |(which, shown): &(usize, &str)| {
+        registry.allows_relayed(&talk.caller, shown, name, gateway.name_of(*which))
+    };
+    shown.into_iter().filter(may_use).map(|(_, shown)| shown.to_owned()).collect()
 }
 
 /// Where something goes that is listed.

@@ -1,16 +1,7 @@
-//! Names of upstreams' tools and prompts: which are shown, as what, and which to use where two servers have one.
+//! Rules for the names of upstreams' tools and prompts.
 
-use handback_token::Operation;
 use handback_tool::relayed_name;
-use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-
-use crate::catalog::Catalog;
-use crate::gateway::Gateway;
-use crate::lists::List;
-use crate::talk::Talk;
-use crate::upstream::Answer;
-use crate::words::{self, INVALID_PARAMS};
 
 /// Characters of the name of a tool at most, as the protocol has it.
 pub(crate) const TOOL_NAME_CHARS_MAX: usize = 128;
@@ -20,21 +11,23 @@ pub(crate) const TOOL_NAME_CHARS_MAX: usize = 128;
 const HASH_DIGITS: usize = 12;
 
 /// Names of servers' own that a refusal lists at most. There may be 64 servers.
-const ALTERNATIVES_MAX: usize = 8;
+pub(crate) const ALTERNATIVES_MAX: usize = 8;
 
-/// Characters of a name that is left out, in the log.
-const LOGGED_CHARS: usize = 64;
+/// The kinds of things that have names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    Tool,
+    Prompt,
+}
 
 /// The reason why a name is not shown, if there is one. With `is_strict`, only the alphabet of the protocol
 /// is: letters, digits, `_`, `-` and `.`.
-pub(crate) fn fault(list: List, name: &str, is_strict: bool) -> Option<&'static str> {
-    let is_named = matches!(list, List::Tools | List::Prompts);
+pub(crate) fn fault(kind: Named, name: &str, is_strict: bool) -> Option<&'static str> {
     let is_of_protocol = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     match name {
-        _ if !is_named => None,
         "" => Some("the name is empty"),
         // Fewer bytes are fewer characters.
-        _ if list == List::Tools
+        _ if kind == Named::Tool
             && name.len() > TOOL_NAME_CHARS_MAX
             && name.chars().count() > TOOL_NAME_CHARS_MAX =>
         {
@@ -57,37 +50,11 @@ fn is_invisible(c: char) -> bool {
             '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The same for what this upstream has, by what is configured for it.
-pub(crate) fn fault_of(
-    gateway: &Gateway,
-    list: List,
-    which: usize,
-    name: &str,
-) -> Option<&'static str> {
-    if which == gateway.own() {
-        return None;
-    }
-    fault(list, name, gateway.options().strict_names.contains(gateway.name_of(which)))
-}
-
-/// Whether something that an upstream lists is left out. The first time it is logged.
-pub(crate) fn left_out(gateway: &Gateway, list: List, which: usize, name: &str) -> bool {
-    let Some(why) = fault_of(gateway, list, which, name) else { return false };
-    let upstream = gateway.name_of(which);
-    let shown: String = name.chars().take(LOGGED_CHARS).collect();
-    if gateway.common_catalogs().faults.is_first(upstream, &shown, why) {
-        let what = list.method();
-        // Characters that cannot be seen are escaped.
-        tracing::warn!(upstream, name = ?shown, what, why, "left out");
-    }
-    true
-}
-
 /// The name of a server's tool or prompt that goes by its server: `UPSTREAM__NAME`. Of a tool whose name
 /// would be too long, the end is replaced by a hash of all of it, so that it is the same at every start.
-pub(crate) fn prefixed(list: List, upstream: &str, name: &str) -> String {
+pub(crate) fn prefixed(kind: Named, upstream: &str, name: &str) -> String {
     let full = relayed_name(upstream, name);
-    if list != List::Tools || full.len() <= TOOL_NAME_CHARS_MAX {
+    if kind != Named::Tool || full.len() <= TOOL_NAME_CHARS_MAX {
         return full;
     }
     let mut cut = full.char_indices().skip(TOOL_NAME_CHARS_MAX - HASH_DIGITS - 1);
@@ -101,56 +68,8 @@ pub(crate) fn prefixed(list: List, upstream: &str, name: &str) -> String {
     format!("{}-{}", start.unwrap_or_default(), hash.unwrap_or_default())
 }
 
-/// The list that has what is called so.
-pub(crate) const fn list_of(operation: Operation) -> Option<List> {
-    match operation {
-        Operation::Call => Some(List::Tools),
-        Operation::Prompt => Some(List::Prompts),
-        _ => None,
-    }
-}
-
-/// The refusal of a name that several servers have, with the names to use: those of what this caller may
-/// use. None, if there are none.
-pub(crate) async fn ambiguous(
-    gateway: &Gateway,
-    talk: &Talk,
-    operation: Operation,
-    name: &str,
-) -> Option<Answer> {
-    if gateway.own() < 2 {
-        return None;
-    }
-    let catalog = gateway.catalog(talk).await;
-    let names = alternatives(gateway, talk, &catalog, list_of(operation)?, name);
-    let (message, names) = (told(name, &names)?, names);
-    let names: Vec<Value> = names.into_iter().take(ALTERNATIVES_MAX).map(Value::from).collect();
-    let data = json!({"names": names, "reason": "ambiguous_name"});
-    Some(words::refused(INVALID_PARAMS, &message, Some(data)))
-}
-
-/// The names under which servers show what they call `name`, if several do and this is none of them.
-fn alternatives(
-    gateway: &Gateway,
-    talk: &Talk,
-    catalog: &Catalog,
-    list: List,
-    name: &str,
-) -> Vec<String> {
-    let shown: Vec<_> = (0..gateway.own())
-        .filter_map(|which| Some((which, catalog.shown_of(list, which, name)?)))
-        .collect();
-    if shown.len() < 2 || shown.iter().any(|(_, shown)| *shown == name) {
-        return Vec::new();
-    }
-    let registry = gateway.pipeline().registry();
-    let may_use = |(which, shown): &(usize, &str)| {
-        registry.allows_relayed(&talk.caller, shown, name, gateway.name_of(*which))
-    };
-    shown.into_iter().filter(may_use).map(|(_, shown)| shown.to_owned()).collect()
-}
-
-fn told(name: &str, names: &[String]) -> Option<String> {
+/// The text of the refusal of a name that several servers have. None, if there are no names to use.
+pub(crate) fn ambiguity(name: &str, names: &[String]) -> Option<String> {
     let quoted: Vec<_> =
         names.iter().take(ALTERNATIVES_MAX).map(|name| format!("`{name}`")).collect();
     let (last, rest) = quoted.split_last()?;
@@ -174,31 +93,30 @@ mod tests {
         for name in
             ["", "a\nb", "\u{1b}[2J", "a\u{202e}b", "\u{200f}", "\u{2066}x", "\u{85}", "\u{7f}"]
         {
-            for list in [List::Tools, List::Prompts] {
-                assert!(fault(list, name, false).is_some(), "{name:?}");
+            for kind in [Named::Tool, Named::Prompt] {
+                assert!(fault(kind, name, false).is_some(), "{name:?}");
             }
-            assert!(fault(List::Resources, name, true).is_none(), "a URI is no such name");
         }
-        assert!(fault(List::Tools, &long, false).is_some());
-        assert!(fault(List::Prompts, &long, false).is_none(), "only tools have such a limit");
+        assert!(fault(Named::Tool, &long, false).is_some());
+        assert!(fault(Named::Prompt, &long, false).is_none(), "only tools have such a limit");
         let most = "é".repeat(TOOL_NAME_CHARS_MAX);
         for name in ["a", "get weather", "ü/β", "a:b", &most] {
-            assert_eq!(fault(List::Tools, name, false), None, "{name}");
+            assert_eq!(fault(Named::Tool, name, false), None, "{name}");
         }
         for name in ["get weather", "ü", "a:b", "a/b"] {
-            assert!(fault(List::Tools, name, true).is_some(), "{name}");
+            assert!(fault(Named::Tool, name, true).is_some(), "{name}");
         }
-        assert_eq!(fault(List::Tools, "aZ09_-.", true), None);
+        assert_eq!(fault(Named::Tool, "aZ09_-.", true), None);
     }
 
     #[test]
     fn refusals_list_few_names() {
         let names = |count: usize| (0..count).map(|n| format!("s{n}__x")).collect::<Vec<_>>();
-        assert_eq!(told("x", &names(0)), None);
-        assert_eq!(told("x", &names(1)).unwrap(), "several servers have `x`: use `s0__x`");
-        let two = told("x", &names(2)).unwrap();
+        assert_eq!(ambiguity("x", &names(0)), None);
+        assert_eq!(ambiguity("x", &names(1)).unwrap(), "several servers have `x`: use `s0__x`");
+        let two = ambiguity("x", &names(2)).unwrap();
         assert_eq!(two, "several servers have `x`: use `s0__x` or `s1__x`");
-        let many = told("x", &names(64)).unwrap();
+        let many = ambiguity("x", &names(64)).unwrap();
         assert!(many.ends_with("`s7__x` or one of 56 more") && many.len() < 200, "{many}");
     }
 
@@ -209,18 +127,18 @@ mod tests {
             name in ".{1,128}",
             other in ".{1,128}",
         ) {
-            let shown = prefixed(List::Tools, &upstream, &name);
+            let shown = prefixed(Named::Tool, &upstream, &name);
             prop_assert!(shown.chars().count() <= TOOL_NAME_CHARS_MAX);
-            prop_assert_eq!(&shown, &prefixed(List::Tools, &upstream, &name));
-            prop_assert_eq!(shown == prefixed(List::Tools, &upstream, &other), name == other);
+            prop_assert_eq!(&shown, &prefixed(Named::Tool, &upstream, &name));
+            prop_assert_eq!(shown == prefixed(Named::Tool, &upstream, &other), name == other);
             let full = relayed_name(&upstream, &name);
             prop_assert!(full.chars().count() > TOOL_NAME_CHARS_MAX || shown == full);
-            prop_assert_eq!(prefixed(List::Prompts, &upstream, &name), full);
+            prop_assert_eq!(prefixed(Named::Prompt, &upstream, &name), full);
         }
 
         #[test]
         fn names_without_fault_have_no_control_characters(name: String) {
-            if fault(List::Tools, &name, false).is_none() {
+            if fault(Named::Tool, &name, false).is_none() {
                 prop_assert!(!name.is_empty() && !name.chars().any(char::is_control));
                 prop_assert!(name.chars().count() <= TOOL_NAME_CHARS_MAX);
             }

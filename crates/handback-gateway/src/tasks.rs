@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::catalog::member;
 use crate::gateway::{Gateway, text_of};
-use crate::handbacks;
 use crate::hold::{Holding, NotHeld, PASSED_BYTES_MAX};
 use crate::hop::{HopTask, with_text};
 use crate::options::ToolNames;
@@ -103,7 +102,7 @@ impl Gateway {
             Answer::Error(json) => return Answer::Error(holding.error(json)),
             other => return other,
         };
-        if !holding.is_over(&raw) || handbacks::is_exempt(self, 0, &raw) {
+        if !holding.is_over(&raw) || self.common_catalogs().handbacks.exempt(0, raw.size_bytes()) {
             return Answer::Result(raw);
         }
         match self.held_once(talk, &holding, &task, raw).await {
@@ -163,8 +162,10 @@ impl Gateway {
         let holding = self.holding(talk, Object::read(params).ok().as_ref(), task.names());
         let (keeps, gateway) = (holding.clone(), self.clone());
         let which = self.number_of(&task.upstream).unwrap_or(usize::MAX);
-        let is_over =
-            move |raw: &Raw| keeps.is_over(raw) && !handbacks::is_exempt(&gateway, which, raw);
+        let is_over = move |raw: &Raw| {
+            let handbacks = &gateway.common_catalogs().handbacks;
+            keeps.is_over(raw) && !handbacks.exempt(which, raw.size_bytes())
+        };
         let apart = tokio::task::spawn_blocking(move || Apart::of(&raw, is_over));
         let Apart { json, over } = apart.await.map_err(|_| LineError::Lost)??;
         let read = serde_json::from_slice::<&RawValue>(&json).ok();

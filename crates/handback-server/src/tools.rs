@@ -75,6 +75,8 @@ impl ToolParts {
         key: DataKey,
         sealer: Arc<Sealer>,
     ) -> Self {
+        let mut catalogs = config.collections.iter().map(|(catalog, _)| catalog);
+        let has_collections = catalogs.any(|catalog| catalog.names().next().is_some());
         Self {
             registry: config.registry,
             // What a gateway holds is read with the tools of collections, also if there are none.
@@ -83,7 +85,7 @@ impl ToolParts {
                 reads.then(|| (Catalog::new(), aql::Settings::default()))
             }),
             upstreams: config.upstreams,
-            gateway: config.gateway,
+            gateway: Options { has_collections, ..config.gateway },
             permissions: config.permissions,
             kv,
             key,
@@ -197,9 +199,7 @@ impl Tools {
         };
         let revocations = RevocationWatch::new(Arc::clone(kv), now)?;
         let clock: Arc<dyn Clock> = Arc::new(TimeOf(Arc::clone(time)));
-        let mut gateway_options = parts.gateway;
         if let Some((catalog, settings)) = parts.collections {
-            gateway_options.has_collections = catalog.names().next().is_some();
             let aql = AqlParts {
                 catalog,
                 settings,
@@ -228,14 +228,9 @@ impl Tools {
             result_bytes_max: limits.result_bytes,
         };
         let pipeline = Arc::new(Pipeline::with_rate(parts_of_calls, rate));
-        let about = About {
-            name: "handback".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            instructions: None,
-        };
         let tasks = Tasks::new(Arc::clone(kv), held.clone(), Arc::clone(time), instance);
-        let server = McpServer::new(Arc::clone(&pipeline), about, tasks)
-            .extensions(&[HELD_RESULTS_EXTENSION]);
+        let mut server = McpServer::new(Arc::clone(&pipeline), about(), tasks);
+        server.extensions = &[HELD_RESULTS_EXTENSION];
         let stores =
             Stores { kv: Arc::clone(kv), sealer: Arc::clone(sealer), clock: Arc::clone(time) };
         let sessions = Quota::new(limits.sessions as u64, limits.caller_share);
@@ -258,7 +253,7 @@ impl Tools {
                 let retries = Retries::open(Arc::clone(kv), instance, clock)?;
                 let (own, pipeline) = (server.clone(), Arc::clone(&pipeline));
                 let programs = Quota::new(limits.programs as u64, limits.caller_share);
-                let options = Options { sessions, programs, ..gateway_options };
+                let options = Options { sessions, programs, ..parts.gateway };
                 Some(Gateway::new(upstreams, own, pipeline, options, retries))
             }
         };
@@ -303,6 +298,15 @@ impl Tools {
         if let Err(error) = self.held.sweep(ROWS, now) {
             tracing::warn!(%error, "what is held was not swept");
         }
+    }
+}
+
+/// Name and version of this server.
+fn about() -> About {
+    About {
+        name: "handback".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        instructions: None,
     }
 }
 

@@ -57,10 +57,10 @@ pub enum MarksError {
     NotJson(#[from] NotJson),
 }
 
-/// The kind of value that is looked into.
+/// The kind of value that may have marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "JSON-RPC has no third")]
-pub enum What {
+pub enum Root {
     /// A result, or parameters.
     Message,
     /// An error object.
@@ -89,15 +89,15 @@ pub fn may_have(json: &[u8]) -> bool {
 /// # Errors
 ///
 /// [`MarksError`]. Such a value is not to be passed on.
-pub fn moved(json: &Bytes, what: What) -> Result<Option<Bytes>, MarksError> {
+pub fn moved(json: &Bytes, root: Root) -> Result<Option<Bytes>, MarksError> {
     if !may_have(json) {
         return Ok(None);
     }
-    let mut finder = Finder::new(what);
+    let mut scan = MarkScan::new(root);
     let mut lexer = Lexer::new();
-    lexer.feed(json, &mut finder)?;
-    lexer.finish(&mut finder)?;
-    let Some(segments) = finder.finish(json.len() as u64)? else { return Ok(None) };
+    lexer.feed(json, &mut scan)?;
+    lexer.finish(&mut scan)?;
+    let Some(segments) = scan.finish(json.len() as u64)? else { return Ok(None) };
     let mut out = Vec::with_capacity(json.len() + 64);
     for segment in segments {
         match segment {
@@ -125,7 +125,7 @@ pub enum Segment {
 
 /// Finds the marks in a value, in pieces of any size.
 #[derive(Debug)]
-pub struct Finder {
+pub struct MarkScan {
     /// The open arrays and objects.
     open: Vec<Inside>,
     root: Inside,
@@ -195,13 +195,13 @@ struct Edit {
     marked: Vec<Range<u64>>,
 }
 
-impl Finder {
+impl MarkScan {
     /// Before the first byte of a value of this kind.
     #[must_use]
-    pub const fn new(what: What) -> Self {
-        let root = match what {
-            What::Message => Inside::Plain,
-            What::Error => Inside::Error,
+    pub const fn new(root: Root) -> Self {
+        let root = match root {
+            Root::Message => Inside::Plain,
+            Root::Error => Inside::Error,
         };
         Self {
             open: Vec::new(),
@@ -315,7 +315,7 @@ impl Finder {
     }
 }
 
-impl Sink for Finder {
+impl Sink for MarkScan {
     fn begin(&mut self, token: Token, at: u64) {
         match token {
             Token::Name if self.is_in_frame() || self.inside() != Inside::Data => {
@@ -373,17 +373,17 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(what: What, json: &str, expected: Option<&str>) {
+    fn check(root: Root, json: &str, expected: Option<&str>) {
         let whole = Bytes::copy_from_slice(json.as_bytes());
-        let moved = moved(&whole, what).unwrap();
+        let moved = moved(&whole, root).unwrap();
         assert_eq!(moved.as_deref().map(|json| str::from_utf8(json).unwrap()), expected, "{json}");
         // In whatever pieces it comes.
-        let (mut finder, mut lexer) = (Finder::new(what), Lexer::new());
+        let (mut scan, mut lexer) = (MarkScan::new(root), Lexer::new());
         for byte in json.as_bytes().chunks(1) {
-            lexer.feed(byte, &mut finder).unwrap();
+            lexer.feed(byte, &mut scan).unwrap();
         }
-        lexer.finish(&mut finder).unwrap();
-        let segments = finder.finish(json.len() as u64).unwrap();
+        lexer.finish(&mut scan).unwrap();
+        let segments = scan.finish(json.len() as u64).unwrap();
         let text = segments.map(|segments| {
             let text = |segment: &Segment| match segment {
                 Segment::Text(text) => (*text).to_owned(),
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn moves_marks_and_nothing_else() {
-        let message = |json: &str, expected: &str| check(What::Message, json, Some(expected));
+        let message = |json: &str, expected: &str| check(Root::Message, json, Some(expected));
         message(
             r#"{"a": 1.50,"_meta": {"x":[ 1 ],"dev.handback/held":[{"a":1}]} }"#,
             r#"{"a": 1.50,"_meta": {"x":[ 1 ],"dev.handback/upstream":{"dev.handback/held":[{"a":1}]}} }"#,
@@ -441,7 +441,7 @@ mod tests {
             r#"{"_meta":{"dev.handback/upstream":{"dev.handback/\ud800":1}}}"#,
         );
         check(
-            What::Error,
+            Root::Error,
             r#"{"code":1,"message":"m","data":{"reason":"r","dev.handback/replayed":true}}"#,
             Some(
                 r#"{"code":1,"message":"m","data":{"reason":"r","dev.handback/upstream":{"dev.handback/replayed":true}}}"#,
@@ -462,7 +462,7 @@ mod tests {
             r#"{"tools":[{"inputSchema":{"_meta":{"dev.handback/x":1}}}]}"#,
             r#"{"content":[{"type":"text","text":"\"_meta\":{\"dev.handback/x\":1}"}]}"#,
         ] {
-            check(What::Message, json, None);
+            check(Root::Message, json, None);
         }
     }
 
@@ -472,17 +472,17 @@ mod tests {
             let marks: Vec<_> = (0..count).map(|n| format!(r#""dev.handback/{n}":{n}"#)).collect();
             Bytes::from(format!(r#"{{"_meta":{{{}}}}}"#, marks.join(",")))
         };
-        assert!(moved(&marks(MARKS_MAX), What::Message).unwrap().is_some());
-        assert_eq!(moved(&marks(MARKS_MAX + 1), What::Message), Err(MarksError::TooMany));
+        assert!(moved(&marks(MARKS_MAX), Root::Message).unwrap().is_some());
+        assert_eq!(moved(&marks(MARKS_MAX + 1), Root::Message), Err(MarksError::TooMany));
         let more = format!(r#"{{"_meta":{{{},"x":1}}}}"#, {
             let more = marks(2 * MARKS_MAX);
             let more = str::from_utf8(&more).unwrap().trim_end_matches('}');
             more.strip_prefix(r#"{"_meta":{"#).unwrap().to_owned()
         });
-        assert_eq!(moved(&more.into(), What::Message), Err(MarksError::TooMany));
+        assert_eq!(moved(&more.into(), Root::Message), Err(MarksError::TooMany));
     }
 
-    /// What has become of a tree, made in the plain way.
+    /// Root has become of a tree, made in the plain way.
     fn expected(tree: &Value, is_data: bool) -> Value {
         match tree {
             Value::Array(items) => items.iter().map(|item| expected(item, is_data)).collect(),
@@ -545,7 +545,7 @@ mod tests {
                 text = text.replace('/', "\\/").replace("k\\/", "\\u006b\\/").replace("_m", "\\u005Fm");
             }
             let json = Bytes::from(text);
-            let moved = moved(&json, What::Message).unwrap();
+            let moved = moved(&json, Root::Message).unwrap();
             let wanted = expected(&tree, false);
             prop_assert_eq!(moved.is_some(), wanted != tree);
             let moved = moved.unwrap_or(json);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use handback_page::json::ByteSource as _;
 use handback_wire::controls;
 use handback_wire::json::Lexer;
-use handback_wire::marks::{self, Finder, MarksError, OVERLAP_BYTES, Segment, What};
+use handback_wire::marks::{self, MarkScan, MarksError, OVERLAP_BYTES, Root, Segment};
 
 use super::spool::{Limits, Rewritten};
 use super::{Answer, LineError, Raw};
@@ -64,7 +64,7 @@ impl Origin {
 
     /// An error object as it may be passed on.
     pub(super) fn error(self, error: Bytes) -> Result<Bytes, LineError> {
-        self.moved(error, What::Error)
+        self.moved(error, Root::Error)
     }
 
     /// The result of `initialize` as it may be passed on.
@@ -73,21 +73,21 @@ impl Origin {
             Self::Handback => hello,
             Self::Upstream => controls::replaced(&hello).unwrap_or(hello),
         };
-        self.moved(hello, What::Message)
+        self.moved(hello, Root::Message)
     }
 
     /// Parameters of a notification or a request as they may be passed on.
     pub(super) fn params(self, params: Option<Bytes>) -> Option<Bytes> {
         let params = params?;
         // Without what nobody may read, there is nothing to say.
-        Some(self.moved(params, What::Message).unwrap_or(Bytes::from_static(b"{}")))
+        Some(self.moved(params, Root::Message).unwrap_or(Bytes::from_static(b"{}")))
     }
 
-    fn moved(self, json: Bytes, what: What) -> Result<Bytes, LineError> {
+    fn moved(self, json: Bytes, root: Root) -> Result<Bytes, LineError> {
         if self == Self::Handback {
             return Ok(json);
         }
-        let moved = marks::moved(&json, what).map_err(refused)?;
+        let moved = marks::moved(&json, root).map_err(refused)?;
         Ok(moved.unwrap_or(json))
     }
 }
@@ -109,10 +109,10 @@ async fn in_memory(json: Bytes) -> Result<Bytes, LineError> {
         return Ok(json);
     }
     if json.len() <= READ_HERE_BYTES_MAX {
-        return Ok(marks::moved(&json, What::Message).map_err(refused)?.unwrap_or(json));
+        return Ok(marks::moved(&json, Root::Message).map_err(refused)?.unwrap_or(json));
     }
     let moved = tokio::task::spawn_blocking(move || {
-        marks::moved(&json, What::Message).map(|moved| moved.unwrap_or(json))
+        marks::moved(&json, Root::Message).map(|moved| moved.unwrap_or(json))
     });
     moved.await.map_err(|_| LineError::Lost)?.map_err(refused)
 }
@@ -130,15 +130,15 @@ fn in_file(raw: Raw, limits: &Limits) -> Result<Raw, LineError> {
     if !may_have {
         return Ok(raw);
     }
-    let (mut finder, mut lexer) = (Finder::new(What::Message), Lexer::new());
+    let (mut scan, mut lexer) = (MarkScan::new(Root::Message), Lexer::new());
     let mut at = 0;
     while at < size {
         let end = size.min(at + CHUNK_BYTES);
-        lexer.feed(&read(at..end)?, &mut finder).map_err(|_| TOO_MANY)?;
+        lexer.feed(&read(at..end)?, &mut scan).map_err(|_| TOO_MANY)?;
         at = end;
     }
-    lexer.finish(&mut finder).map_err(|_| TOO_MANY)?;
-    let Some(segments) = finder.finish(size).map_err(refused)? else { return Ok(raw) };
+    lexer.finish(&mut scan).map_err(|_| TOO_MANY)?;
+    let Some(segments) = scan.finish(size).map_err(refused)? else { return Ok(raw) };
     let mut file = Rewritten::begin(limits)?;
     for segment in segments {
         match segment {

@@ -52,8 +52,8 @@ pub const REASON_META: &str = "dev.handback/reason";
 /// The argument that a cursor comes back in.
 pub const CURSOR_ARGUMENT: &str = "__cursor";
 
-/// The extension by which a server says that it is a Handback: it bounds its results, and reads what it holds
-/// with its own tools. Older servers name it among what is experimental.
+/// Extension of a server that is a Handback: large results are held, and its reading tools read them. To
+/// older clients it is declared as experimental.
 pub const HELD_RESULTS_EXTENSION: &str = "dev.handback/held-results";
 
 /// What a server says of itself.
@@ -74,8 +74,8 @@ pub struct About {
 pub struct McpServer {
     pipeline: Arc<Pipeline>,
     about: Arc<About>,
-    /// The extensions that it declares, besides tasks.
-    extensions: &'static [&'static str],
+    /// Declared extensions, besides tasks.
+    pub extensions: &'static [&'static str],
     tasks: Tasks,
     changes: Changes,
     /// Who calls where the transport does not say: on stdio.
@@ -112,13 +112,6 @@ impl McpServer {
     #[must_use]
     pub fn for_session(&self) -> Self {
         Self { session: Arc::default(), ..self.clone() }
-    }
-
-    /// Declares these extensions.
-    #[must_use]
-    pub const fn extensions(mut self, extensions: &'static [&'static str]) -> Self {
-        self.extensions = extensions;
-        self
     }
 
     /// Tells clients that something has changed.

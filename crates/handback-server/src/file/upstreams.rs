@@ -42,7 +42,7 @@ pub struct UpstreamSettings {
     /// Whether all callers share one connection of the older era.
     #[serde(skip_serializing_if = "is_false")]
     pub shared: bool,
-    /// Which names of its tools and prompts are shown.
+    /// Rule for the names of its tools and prompts.
     #[serde(skip_serializing_if = "is_lenient")]
     pub names: NamesName,
     /// Seconds until it has to be there.
@@ -50,15 +50,15 @@ pub struct UpstreamSettings {
     pub start_s: Option<Within<1, 3_600>>,
 }
 
-/// Which names of tools and prompts are shown.
+/// Rule for the names of tools and prompts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum NamesName {
-    /// All but empty ones, too long ones, and those with characters that cannot be seen.
+    /// Shows names of up to 128 characters without control characters.
     #[default]
     Lenient,
-    /// Those in the alphabet of the protocol.
+    /// Shows names in the alphabet of the protocol.
     Strict,
 }
 

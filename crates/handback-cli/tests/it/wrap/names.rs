@@ -187,12 +187,12 @@ fn wound_a8_names_that_cannot_be_shown_are_left_out_with_one_warning() {
         };
         for name in bad {
             assert_eq!(refused(&mut client, name)["code"], -32602, "{name:?}");
-            assert_eq!(refused(&mut client, &format!("up__{name}"))["code"], -32602, "{name:?}");
         }
-        // A server may have a name that it does not list, such as the one that is left of an empty name.
-        let made: Vec<_> =
-            world.effects("call").into_iter().filter(|it| !it.ends_with("\"up__\"")).collect();
-        assert!(made.is_empty(), "{made:?}");
+        for name in &bad[1..] {
+            let name = format!("up__{name}");
+            assert_eq!(refused(&mut client, &name)["code"], -32602, "{name:?}");
+        }
+        assert!(world.effects("call").is_empty(), "{:?}", world.effects("call"));
         for name in good {
             assert_eq!(text(&client.call(name, &json!({}))), "called", "{name}");
         }
@@ -308,6 +308,8 @@ fn wound_b6_the_refusal_of_a_name_that_two_have_says_which_to_use() {
                  [[permissions.rules]]\nallow = [\"*\"]\n";
     let callers = Callers::before(&[("a", "both"), ("b", "both")], rules);
     let (alice, bob) = (callers.alice.as_str(), callers.bob.as_str());
+    // Before the lists are known, the first server that has a name is called.
+    assert!(callers.tools(alice).iter().any(|name| name == "b__append"));
     let call = |who: &str, name: &str| {
         let refused = callers.ask(who, name, json!({"arguments": {}}));
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
@@ -322,6 +324,7 @@ fn wound_b6_the_refusal_of_a_name_that_two_have_says_which_to_use() {
     assert_eq!(call(bob, "look"), call(bob, "never"));
     assert!(call(alice, "never")["data"]["names"].is_null());
     let session = callers.begin(alice);
+    callers.ask_in(alice, &session, "tools/list", json!({}));
     let params = json!({"name": "append", "arguments": {}});
     let told = callers.ask_in(alice, &session, "tools/call", params);
     assert_eq!(told["error"]["data"]["names"], json!(["a__append", "b__append"]), "{told}");

@@ -54,8 +54,9 @@ fn wound_a8_tasks_that_are_not_there_are_refused_alike() {
             ids.extend([of_server, edited]);
         }
         for method in ["tasks/get", "tasks/cancel", "tasks/update"] {
-            let bodies: Vec<_> = ids
-                .iter()
+            // Without the header, the protocol has an error of its own.
+            let named = ids.iter().filter(|id| !id.is_empty());
+            let bodies: Vec<_> = named
                 .map(|id| {
                     let mut params = json!({"taskId": id});
                     if method == "tasks/update" {
@@ -66,6 +67,10 @@ fn wound_a8_tasks_that_are_not_there_are_refused_alike() {
                 })
                 .collect();
             all_equal(method, &bodies);
+        }
+        if is_alone {
+            // In a session the process of the server is this client's alone, and answers itself.
+            continue;
         }
         let session = callers.begin(alice);
         for method in ["tasks/get", "tasks/cancel", "tasks/result"] {
