@@ -10,6 +10,7 @@ use handback_surface::duplex::{self, DuplexRoutes};
 use handback_surface::guard::{Guard, Turned};
 use handback_surface::streams::{Mode, PREFIX, StreamRoutes};
 use handback_surface::tools;
+use handback_tool::Surface;
 use http_body_util::Limited;
 use hyper::body::Body;
 use hyper::header::{
@@ -43,7 +44,7 @@ pub(crate) struct Router {
 const WEBHOOK_KEYS: &str = "/v1/stream/__ds/jwks.json";
 
 /// Where MCP is spoken.
-pub(crate) const MCP: &str = "/mcp";
+const MCP: &str = "/mcp";
 
 const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 
@@ -159,10 +160,11 @@ impl Router {
             }
         };
         let principal = caller.principal().clone();
-        let admitted = match self.quotas.admit(&request, &principal) {
-            Ok(admitted) => admitted,
-            Err(response) => return *response,
-        };
+        let admitted =
+            match self.quotas.admit(surface_of(request.uri().path()), &request, &principal) {
+                Ok(admitted) => admitted,
+                Err(response) => return *response,
+            };
         let response = self.for_caller(request, caller).await;
         self.quotas.note(&response, &principal);
         response.map(|body| body.with_guard(admitted))
@@ -215,6 +217,14 @@ impl Router {
             Mode::Memory => json_response(StatusCode::OK, &json!({"mode": "memory"})),
             _ => json_response(StatusCode::OK, &json!({"mode": "other"})),
         }
+    }
+}
+
+fn surface_of(path: &str) -> Surface {
+    match path {
+        MCP => Surface::Mcp,
+        duplex::PATH => Surface::Duplex,
+        _ => Surface::Http,
     }
 }
 

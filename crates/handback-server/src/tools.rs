@@ -25,10 +25,10 @@ use handback_store::revocations::RevocationError;
 use handback_store::sessions::SessionOptions;
 use handback_store::{Change, Condition, DataKey, Kv, KvBatch, KvError, Millis, StoreError};
 use handback_token::Sealer;
-use handback_tool::audit::{AuditSink, JsonLines, LimitedRefusals, NoAudit, RefusalRate};
+use handback_tool::audit::{AuditSink, JsonLines, NoAudit};
 use handback_tool::{
-    CallHeld, CallJournal, Clock, Gate, Pipeline, PipelineParts, Quota, Rate, Registry,
-    RevocationWatch,
+    CallHeld, CallJournal, Clock, Gate, LimitedRefusals, Pipeline, PipelineParts, Quota, Rate,
+    RefusalRate, Registry, RevocationWatch,
 };
 use rand::RngExt as _;
 

@@ -28,6 +28,7 @@ mod stdio;
 pub use aside::Spooled;
 pub(crate) use ending::Ending;
 use handback_wire::meta;
+pub(crate) use line::PROGRAMS;
 pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
 pub use raw::Raw;
 pub(crate) use room::{DEAF_AFTER, HEARD_MAX};
