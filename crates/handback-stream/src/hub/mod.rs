@@ -211,7 +211,7 @@ impl Hub {
             stream.meta.touch(now);
             return Ok(stream.created(false));
         }
-        check_room(&self.ledger, &self.quotas, &create)?;
+        check_quotas(&self.ledger, &self.quotas, &create)?;
         let Create { content_type, life, closed, payload, fork, key, .. } = create;
         let (start, parent, part, segments, content_type, life) = match fork {
             None => {
@@ -545,7 +545,7 @@ fn check_same(stream: &Stream, create: &Create) -> Result<(), Refusal> {
 }
 
 /// Checks that the quotas of an owner have room for a new stream and its content.
-fn check_room(ledger: &Ledger, quotas: &StreamQuotas, create: &Create) -> Result<(), Refusal> {
+fn check_quotas(ledger: &Ledger, quotas: &StreamQuotas, create: &Create) -> Result<(), Refusal> {
     let owner = create.name.owner();
     let size = create.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64);
     ledger.check_stream(quotas, owner)?;
