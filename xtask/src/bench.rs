@@ -47,7 +47,7 @@ const STREAM_OPTIONS: [&str; 4] = ["--only", "--scenarios", "--rounds", "--secon
 const GATEWAY_OPTIONS: [&str; 3] = ["--only", "--callers", "--rounds"];
 
 /// Options of `bench gateway` that have none.
-const GATEWAY_FLAGS: [&str; 1] = ["--no-features"];
+const GATEWAY_FLAGS: [&str; 2] = ["--no-features", "--only-shares"];
 
 /// `cargo xtask bench tokens`: the long form, which writes the results.
 pub(crate) fn tokens(shell: &Shell) -> Result<bool> {

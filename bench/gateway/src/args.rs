@@ -7,6 +7,7 @@ use bench_kit::pick;
 
 use crate::contender::{Contender, Programs};
 use crate::features;
+use crate::shares;
 use crate::turns;
 
 /// Callers at a time.
@@ -22,6 +23,10 @@ pub(crate) struct Args {
     pub(crate) effort: turns::Effort,
     /// `None` if only calls are measured.
     pub(crate) features: Option<features::Effort>,
+    /// `None` if it is not measured what a caller at its limits costs another one.
+    pub(crate) shares: Option<shares::Effort>,
+    /// Whether nothing else is measured.
+    pub(crate) is_only_shares: bool,
     /// Where servers keep what they keep.
     pub(crate) scratch: PathBuf,
     /// The file whose section is replaced.
@@ -33,6 +38,7 @@ impl Args {
         let mut programs = Programs::default();
         let (mut contenders, mut callers) = (Contender::ALL.to_vec(), CALLERS.to_vec());
         let (mut rounds, mut is_smoke, mut has_features) = (30, false, true);
+        let mut is_only_shares = false;
         let (mut scratch, mut write) = (std::env::temp_dir(), None);
         while let Some(name) = given.next() {
             let mut value = || given.next().with_context(|| format!("{name} wants a value"));
@@ -45,6 +51,7 @@ impl Args {
                 "--callers" => callers = numbers(&value()?)?,
                 "--rounds" => rounds = value()?.parse().context("--rounds wants a number")?,
                 "--no-features" => has_features = false,
+                "--only-shares" => is_only_shares = true,
                 "--smoke" => is_smoke = true,
                 "--scratch" => scratch = value()?.into(),
                 "--write" => write = Some(value()?.into()),
@@ -57,8 +64,23 @@ impl Args {
         if is_smoke {
             (effort.rounds, features) = (1, features::Effort::smoke());
         }
-        let features = has_features.then_some(features);
-        Ok(Self { programs, contenders, callers, effort, features, scratch, write })
+        let shares = if is_smoke { shares::Effort::smoke() } else { shares::Effort::full() };
+        let shares = (has_features || is_only_shares).then_some(shares);
+        let features = (has_features && !is_only_shares).then_some(features);
+        if is_only_shares {
+            contenders = vec![Contender::Handback];
+        }
+        Ok(Self {
+            programs,
+            contenders,
+            callers,
+            effort,
+            features,
+            shares,
+            is_only_shares,
+            scratch,
+            write,
+        })
     }
 }
 

@@ -101,10 +101,20 @@ struct Answer<'a> {
 impl Caller {
     /// Connects and shakes hands. `number` is one that no other caller of the endpoint has.
     pub(crate) async fn open(endpoint: Endpoint, era: Era, number: u64) -> Result<Self> {
+        Self::open_as(endpoint, era, number, "").await
+    }
+
+    /// The same with a header that says who calls: a whole line, or nothing.
+    pub(crate) async fn open_as(
+        endpoint: Endpoint,
+        era: Era,
+        number: u64,
+        authorization: &str,
+    ) -> Result<Self> {
         let connection = Connection::open(endpoint.address).await?;
         let fixed = format!(
             "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
-             MCP-Protocol-Version: {}\r\n",
+             MCP-Protocol-Version: {}\r\n{authorization}",
             era.version()
         );
         let (headers, body, answer) = (String::new(), String::new(), Vec::new());

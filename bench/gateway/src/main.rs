@@ -18,6 +18,7 @@ mod features;
 mod hop;
 mod report;
 mod sample;
+mod shares;
 mod turns;
 mod upstream;
 
@@ -32,6 +33,7 @@ use crate::contender::{Contender, Way};
 use crate::features::{Cost, Site};
 use crate::report::Report;
 use crate::sample::Turns;
+use crate::shares::Beside;
 use crate::turns::{Effort, Level};
 
 /// Rounds with the newer revision, for one with the older.
@@ -55,16 +57,18 @@ fn main() -> Result<()> {
     // One thread, so that the generator takes no more than one of the cores.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let upstream = start_upstream(&args)?;
-    let levels = levels(&args.callers);
+    let levels = if args.is_only_shares { Vec::new() } else { levels(&args.callers) };
     let (turns, unopened) = runtime.block_on(calls(&args, &there, &levels, upstream.address()));
     let costs = features(&args, &there, &runtime, upstream.address());
     let hops = hops(&args, &there, &runtime, upstream.address());
+    let beside = beside(&args, &there, &runtime, upstream.address());
     let report = Report {
         turns: &turns,
         contenders: &there,
         levels: &levels,
         costs: costs.as_deref().unwrap_or_default(),
         hops: hops.as_deref().unwrap_or_default(),
+        beside: beside.as_ref().ok().and_then(Option::as_ref),
         unopened: &unopened,
         rounds: args.effort.rounds,
         load_before,
@@ -72,8 +76,11 @@ fn main() -> Result<()> {
     };
     let text = report.markdown();
     println!("{text}");
-    let outcome =
-        judge(&turns, &unopened).and_then(|()| costs.map(|_| ())).and_then(|()| hops.map(|_| ()));
+    let shared = beside.and_then(|beside| judge_shares(beside.as_ref(), args.effort.is_smoke));
+    let outcome = judge(&turns, &unopened)
+        .and_then(|()| costs.map(|_| ()))
+        .and_then(|()| hops.map(|_| ()))
+        .and(shared);
     if let (Some(path), Ok(())) = (&args.write, &outcome) {
         report::MARKERS.replace(path, &text)?;
         eprintln!("written to {}", path.display());
@@ -162,6 +169,32 @@ fn hops(
     runtime.block_on(hop::measure(site, effort)).context("large calls through Handback")
 }
 
+fn beside(
+    args: &Args,
+    contenders: &[Contender],
+    runtime: &tokio::runtime::Runtime,
+    upstream: SocketAddr,
+) -> Result<Option<Beside>> {
+    let Some(effort) = args.shares.filter(|_| contenders.contains(&Contender::Handback)) else {
+        return Ok(None);
+    };
+    let site = Site { programs: &args.programs, scratch: &args.scratch, upstream };
+    let measured = runtime.block_on(shares::measure(site, &effort));
+    measured.map(Some).context("a caller beside one at its limits")
+}
+
+/// A caller at its limits may make another one wait, and not for long.
+fn judge_shares(beside: Option<&Beside>, is_smoke: bool) -> Result<()> {
+    let Some(beside) = beside.filter(|_| !is_smoke) else { return Ok(()) };
+    let ratio = beside.ratio.median;
+    ensure!(
+        ratio <= shares::RATIO_MAX,
+        "p99 beside a caller at its limits is {ratio:.2} times that alone, at most {} are allowed",
+        shares::RATIO_MAX
+    );
+    Ok(())
+}
+
 /// What peers get wrong is in the report; what we get wrong is a failure.
 fn judge(turns: &Turns, unopened: &Unopened) -> Result<()> {
     let ours = [Contender::Direct, Contender::Handback];
@@ -172,6 +205,7 @@ fn judge(turns: &Turns, unopened: &Unopened) -> Result<()> {
     if let Some(why) = failed.filter_map(|turn| turn.outcome.as_ref().err()).next() {
         bail!("a turn of ours failed: {why}");
     }
-    ensure!(turns.0.iter().any(|turn| turn.outcome.is_ok()), "every turn failed");
+    let is_any = turns.0.is_empty() || turns.0.iter().any(|turn| turn.outcome.is_ok());
+    ensure!(is_any, "every turn failed");
     Ok(())
 }

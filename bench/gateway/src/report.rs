@@ -7,6 +7,7 @@ use crate::contender::Contender;
 use crate::features::Cost;
 use crate::hop;
 use crate::sample::{Turns, Value};
+use crate::shares::{Beside, RATIO_MAX};
 use crate::turns::Level;
 
 /// Where the section is in the document.
@@ -43,6 +44,13 @@ One caller with 2026-07-28 sends large arguments and gets a small result. The ti
 gateway's process alone, user and system, in all of its threads: the median over the rounds, with the \
 lowest and the highest.";
 
+const ABOUT_BESIDE: &str = "\
+Two identified callers of one Handback. One makes one call at a time with 2026-07-28, and every answer is \
+checked: alone, and beside one that has all that it may have (WebSockets, event streams, sessions, streams, \
+stored bytes) and asks 200 times a second for one more of each and for a tool that is not there. All of \
+these have to be refused. The numbers are medians over the rounds of the slowest hundredth of 3,000 calls, \
+and the ratio is the median of the ratios within a round, with the lowest and the highest.";
+
 /// All that was measured.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
@@ -51,6 +59,8 @@ pub(crate) struct Report<'a> {
     pub(crate) levels: &'a [Level],
     pub(crate) costs: &'a [Cost],
     pub(crate) hops: &'a [hop::Cost],
+    /// A caller beside one at its limits.
+    pub(crate) beside: Option<&'a Beside>,
     /// Proxies that did not start, and why.
     pub(crate) unopened: &'a [(Contender, String)],
     pub(crate) rounds: usize,
@@ -109,6 +119,7 @@ impl Report<'_> {
         }
         self.features(&mut out);
         self.hops(&mut out);
+        self.beside(&mut out);
         out.push_str(MARKERS.end);
         out
     }
@@ -177,6 +188,22 @@ impl Report<'_> {
             })
             .collect();
         bars(out, &rates, 0, "calls/s");
+    }
+
+    fn beside(&self, out: &mut String) {
+        let Some(beside) = self.beside else { return };
+        line(out, &format!("\n### A caller beside one at all of its limits\n\n{ABOUT_BESIDE}\n"));
+        let Beside { rounds, load, refusals, .. } = beside;
+        line(out, &format!("{rounds} rounds; the load average was {load} before.\n"));
+        line(out, "| p99 alone, ms | p99 beside, ms | ratio, at most 2 | requests refused |");
+        line(out, "|---|---|---|---|");
+        let cells = [
+            grouped(beside.alone.median, 3),
+            grouped(beside.beside.median, 3),
+            judged(beside.ratio, Some(Aim::AtMost(RATIO_MAX))),
+            grouped(*refusals as f64, 0),
+        ];
+        row(out, &cells);
     }
 
     fn features(&self, out: &mut String) {

@@ -478,7 +478,9 @@ impl Gateway {
                 let (sender, heard) = mpsc::channel(WAITING_MAX);
                 let opening = Opening::Bridged { initialize: bridge::greeting() };
                 let slot = Slot::new(source, opening, sender);
-                let slot = Arc::new(slot.on_account(ProgramAccount::of(self, caller)));
+                let (programs, gate) = (&self.0.options.programs, self.0.pipeline.gate());
+                let account = ProgramAccount::new(programs, gate, caller);
+                let slot = Arc::new(slot.on_account(account));
                 let told = Told::new();
                 let gateway = Arc::downgrade(&self.0);
                 let changed = move || {

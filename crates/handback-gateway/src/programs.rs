@@ -6,11 +6,7 @@
 use handback_identity::{Caller, VerifiedPrincipal};
 use handback_tool::{Charge, Gate, Quota, Surface};
 
-use crate::gateway::Gateway;
-use crate::upstream::LineError;
-
-/// The resource, as errors and the audit name it.
-pub(crate) const RESOURCE: &str = "programs of upstreams";
+use crate::upstream::{LineError, PROGRAMS};
 
 /// The account that the programs of one caller are counted on.
 #[derive(Clone, Debug)]
@@ -21,15 +17,14 @@ pub(crate) struct ProgramAccount {
 }
 
 impl ProgramAccount {
-    pub(crate) fn of(gateway: &Gateway, caller: &Caller) -> Self {
-        let (quota, gate) = (gateway.options().programs.clone(), gateway.pipeline().gate());
-        Self { quota, gate, caller: caller.principal().clone() }
+    pub(crate) fn new(quota: &Quota, gate: Gate, caller: &Caller) -> Self {
+        Self { quota: quota.clone(), gate, caller: caller.principal().clone() }
     }
 
     /// Counts one more program.
     pub(crate) fn charge(&self) -> Result<Charge, LineError> {
         self.quota.charge(&self.caller, 1).map_err(|part| {
-            self.gate.refused_by_quota(Surface::Mcp, RESOURCE, &self.caller, part);
+            self.gate.refused_by_quota(Surface::Mcp, PROGRAMS, &self.caller, part);
             LineError::OverQuota(part)
         })
     }

@@ -101,11 +101,13 @@ impl Session {
             Opening::Legacy { initialize: Bytes::copy_from_slice(initialize.get().as_bytes()) };
         let mut slots = Vec::new();
         let mut heard = Vec::new();
+        let (programs, gate) = (&gateway.options().programs, gateway.pipeline().gate());
+        let account = ProgramAccount::new(programs, gate, &caller);
         for (which, source) in gateway.sources(&caller).into_iter().enumerate() {
             let (sender, receiver) = mpsc::channel(WAITING_MAX);
             let own = || {
                 let slot = Slot::new(source, opening.clone(), sender);
-                Arc::new(slot.on_account(ProgramAccount::of(gateway, &caller)))
+                Arc::new(slot.on_account(account.clone()))
             };
             slots.push(gateway.shared(which).cloned().unwrap_or_else(own));
             heard.push(receiver);

@@ -8,10 +8,9 @@ use handback_tool::Refusal;
 use handback_wire::depth::depth;
 use serde_json::{Value, json};
 
-use crate::programs;
 use crate::reference::{Fault, ReferenceError};
 use crate::replay::Again;
-use crate::upstream::{Answer, LineError, Raw};
+use crate::upstream::{Answer, LineError, PROGRAMS, Raw};
 
 /// Codes of JSON-RPC and of the protocol.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
@@ -196,7 +195,7 @@ pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'st
             let why = "wants in headers are too long for that";
             (format!("arguments that the server `{upstream}` {why}"), "headers_too_long")
         }
-        LineError::OverQuota(part) => (part.sentence(programs::RESOURCE), part.reason()),
+        LineError::OverQuota(part) => (part.sentence(PROGRAMS), part.reason()),
         LineError::Busy => (format!("the server `{upstream}` is busy"), "busy"),
         LineError::Era => {
             (format!("the server `{upstream}` speaks another revision of the protocol"), "era")

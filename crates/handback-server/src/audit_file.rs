@@ -80,12 +80,11 @@ impl Write for AuditFile {
     }
 
     fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
-        if self.bytes > 0 && self.bytes + line.len() as u64 > self.bytes_max {
-            if let Err(error) = self.rotate() {
-                tracing::error!(%error, "the audit file was not rotated, and grows");
-                // It is tried again after as many bytes.
-                self.bytes = 0;
-            }
+        let is_full = self.bytes > 0 && self.bytes + line.len() as u64 > self.bytes_max;
+        if is_full && let Err(error) = self.rotate() {
+            tracing::error!(%error, "the audit file was not rotated, and grows");
+            // It is tried again after as many bytes.
+            self.bytes = 0;
         }
         self.file.write_all(line)?;
         self.bytes += line.len() as u64;

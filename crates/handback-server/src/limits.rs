@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use handback_stream::StreamQuotas;
-use handback_tool::audit::RefusalRate;
-use handback_tool::{INPUT_BYTES, MAX_RESULT_BYTES, Rate, Share};
+use handback_tool::{INPUT_BYTES, MAX_RESULT_BYTES, Rate, RefusalRate, Share};
 
 /// Limits of a server. [`Limits::default`] is what suits most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,11 @@
 use handback_identity::VerifiedPrincipal;
 use handback_surface::body::ReplyBody;
 use handback_surface::streams::{OverQuota, PREFIX, busy};
-use handback_surface::{duplex, tools};
 use handback_tool::{Charge, Exhausted, Gate, Quota, Surface};
 use hyper::header::ACCEPT;
 use hyper::{Method, Request, Response};
 
 use crate::limits::Limits;
-use crate::router::MCP;
 
 const EVENT_STREAM: &str = "text/event-stream";
 
@@ -49,10 +47,10 @@ impl RequestQuotas {
     /// The response to a caller whose share is used up.
     pub(crate) fn admit<B>(
         &self,
+        surface: Surface,
         request: &Request<B>,
         caller: &VerifiedPrincipal,
     ) -> Result<Admitted, Box<Response<ReplyBody>>> {
-        let surface = surface_of(request.uri().path());
         let refused = |resource, part| Box::new(self.refused(surface, resource, caller, part));
         // Connections bound the requests of unauthenticated callers, who have all of them.
         let request_charge = match caller.is_unauthenticated() {
@@ -61,7 +59,8 @@ impl RequestQuotas {
         };
         let request_charge =
             request_charge.transpose().map_err(|part| refused("requests in flight", part))?;
-        let event_stream = is_event_stream(request).then(|| self.event_streams.charge(caller, 1));
+        let event_stream =
+            is_event_stream(surface, request).then(|| self.event_streams.charge(caller, 1));
         let event_stream =
             event_stream.transpose().map_err(|part| refused("event streams", part))?;
         Ok(Admitted { _request: request_charge, _event_stream: event_stream })
@@ -86,16 +85,8 @@ impl RequestQuotas {
     }
 }
 
-fn surface_of(path: &str) -> Surface {
-    match path {
-        MCP => Surface::Mcp,
-        duplex::PATH => Surface::Duplex,
-        _ => Surface::Http,
-    }
-}
-
 /// Whether a request asks for an event stream.
-fn is_event_stream<B>(request: &Request<B>) -> bool {
+fn is_event_stream<B>(surface: Surface, request: &Request<B>) -> bool {
     let (path, headers) = (request.uri().path(), request.headers());
     if path.starts_with(PREFIX) {
         let query = request.uri().query().unwrap_or_default();
@@ -105,12 +96,13 @@ fn is_event_stream<B>(request: &Request<B>) -> bool {
         value.to_str().is_ok_and(|value| value.contains(EVENT_STREAM))
     };
     let accepts = || headers.get_all(ACCEPT).iter().any(accepts);
-    match path {
+    match surface {
         // Every POST says that it accepts them: most are answered at once.
-        MCP if request.method() == Method::POST => {
+        Surface::Mcp if request.method() == Method::POST => {
             headers.get("mcp-method").is_some_and(|method| method == LISTEN)
         }
-        MCP => request.method() == Method::GET,
-        path => tools::is_ours(path) && accepts(),
+        Surface::Mcp => request.method() == Method::GET,
+        Surface::Duplex => false,
+        _ => accepts(),
     }
 }

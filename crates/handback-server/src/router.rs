@@ -10,7 +10,7 @@ use handback_surface::duplex::{self, DuplexRoutes};
 use handback_surface::guard::{Guard, Turned};
 use handback_surface::streams::{Mode, PREFIX, StreamRoutes};
 use handback_surface::tools;
-use handback_tool::InputBudget;
+use handback_tool::{InputBudget, Surface};
 use http_body_util::Limited;
 use hyper::body::Body;
 use hyper::header::{
@@ -46,7 +46,7 @@ pub(crate) struct Router {
 const WEBHOOK_KEYS: &str = "/v1/stream/__ds/jwks.json";
 
 /// Where MCP is spoken.
-pub(crate) const MCP: &str = "/mcp";
+const MCP: &str = "/mcp";
 
 const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 
@@ -162,7 +162,8 @@ impl Router {
             }
         };
         let principal = caller.principal().clone();
-        let admitted = match self.quotas.admit(&request, &principal) {
+        let surface = surface_of(request.uri().path());
+        let admitted = match self.quotas.admit(surface, &request, &principal) {
             Ok(admitted) => admitted,
             Err(response) => return *response,
         };
@@ -220,6 +221,14 @@ impl Router {
             Mode::Memory => json_response(StatusCode::OK, &json!({"mode": "memory"})),
             _ => json_response(StatusCode::OK, &json!({"mode": "other"})),
         }
+    }
+}
+
+fn surface_of(path: &str) -> Surface {
+    match path {
+        MCP => Surface::Mcp,
+        duplex::PATH => Surface::Duplex,
+        _ => Surface::Http,
     }
 }
 

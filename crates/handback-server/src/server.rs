@@ -194,11 +194,7 @@ impl Server {
         let listen = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let mut settings = Settings::default();
-        settings.share = config.limits.caller_share;
-        if let Some(time) = config.long_poll {
-            settings = settings.long_poll(time);
-        }
+        let settings = stream_settings(&config);
         let guard = config.origins.iter().fold(Guard::loopback(), |guard, o| guard.origin(o));
         let guard = config.hosts.iter().fold(guard, |guard, host| guard.host(host));
         let subscriptions = SubscriptionSettings {
@@ -208,8 +204,7 @@ impl Server {
             base: format!("{}://{address}", if tls.is_some() { "https" } else { "http" }),
         };
         let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
-        let mut settings_duplex = DuplexSettings::default();
-        settings_duplex.resume_ttl = Duration::from_secs(config.tokens.resume_ttl_s.into());
+        let settings_duplex = duplex_settings(&config);
         let (is_signing, limits) = (config.signing, config.limits);
         behind::look_at(&config);
         let socket = match config.socket.clone() {
@@ -225,8 +220,6 @@ impl Server {
         let _ = tools.pipeline.metrics().input.set(input.clone());
         settings_duplex.input = input.clone();
         let gate = tools.pipeline.gate();
-        settings_duplex.gate = Some(gate.clone());
-        settings_duplex.connections = Quota::new(limits.websockets as u64, limits.caller_share);
         let settings_duplex = settings_duplex.tools(Arc::clone(&tools.pipeline));
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
         let routes = StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(sealer);
@@ -489,6 +482,22 @@ fn tell_sums(metrics: &Metrics) {
         tokens_saved = metrics.saved_tokens.get(),
         "sums of this run"
     );
+}
+
+fn stream_settings(config: &ServerConfig) -> Settings {
+    let mut settings = Settings::default();
+    settings.share = config.limits.caller_share;
+    match config.long_poll {
+        Some(time) => settings.long_poll(time),
+        None => settings,
+    }
+}
+
+fn duplex_settings(config: &ServerConfig) -> DuplexSettings {
+    let (mut settings, limits) = (DuplexSettings::default(), &config.limits);
+    settings.resume_ttl = Duration::from_secs(config.tokens.resume_ttl_s.into());
+    settings.connections = Quota::new(limits.websockets as u64, limits.caller_share);
+    settings
 }
 
 /// The limits of a server, as this system and its callers allow them.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ use handback_store::revocations::RevocationError;
 use handback_store::sessions::SessionOptions;
 use handback_store::{Change, Condition, DataKey, Kv, KvBatch, KvError, Millis, StoreError};
 use handback_token::Sealer;
-use handback_tool::audit::{AuditSink, JsonLines, LimitedRefusals, NoAudit, RefusalRate};
+use handback_tool::audit::{AuditSink, JsonLines, NoAudit};
 use handback_tool::{
-    CallHeld, CallJournal, Clock, Gate, Pipeline, PipelineParts, Quota, Rate, Registry,
-    RevocationWatch,
+    CallHeld, CallJournal, Clock, Gate, LimitedRefusals, Pipeline, PipelineParts, Quota, Rate,
+    RefusalRate, Registry, RevocationWatch,
 };
 use rand::RngExt as _;
 
@@ -186,17 +186,7 @@ impl Tools {
             options = options.folder(folder).encrypted_under(&key);
         }
         let held = HeldStore::new(Arc::clone(kv), options)?;
-        let audit: Arc<dyn AuditSink> = match &parts.audit {
-            None => Arc::new(NoAudit),
-            Some(path) => {
-                let file = AuditFile::open(path, limits.audit_file_bytes, limits.audit_files);
-                let file =
-                    file.map_err(|source| ToolsError::Audit { path: path.clone(), source })?;
-                let (per_second, share) = (limits.audit_refusals, limits.caller_share);
-                let rate = RefusalRate { per_second, share };
-                Arc::new(LimitedRefusals::new(Arc::new(JsonLines::new(file)), rate))
-            }
-        };
+        let audit = audit(parts.audit.as_deref(), &limits)?;
         let revocations = RevocationWatch::new(Arc::clone(kv), now)?;
         let clock: Arc<dyn Clock> = Arc::new(TimeOf(Arc::clone(time)));
         if let Some((catalog, settings)) = parts.collections {
@@ -234,10 +224,7 @@ impl Tools {
         let stores =
             Stores { kv: Arc::clone(kv), sealer: Arc::clone(sealer), clock: Arc::clone(time) };
         let sessions = Quota::new(limits.sessions as u64, limits.caller_share);
-        let per_caller = usize::try_from(sessions.per_caller()).unwrap_or(usize::MAX);
-        let stored = SessionOptions::new().per_principal(per_caller);
-        let live = sessions.clone();
-        let mut front = FrontOptions { sessions: stored, live, ..FrontOptions::default() };
+        let mut front = front_options(&sessions);
         front.hosts.extend(parts.hosts);
         front.origins.extend(parts.origins);
         let gate = pipeline.gate();
@@ -308,6 +295,22 @@ fn about() -> About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instructions: None,
     }
+}
+
+/// The sink of the audit: a file that is rotated, with a rate for refused calls.
+fn audit(path: Option<&Path>, limits: &Limits) -> Result<Arc<dyn AuditSink>, ToolsError> {
+    let Some(path) = path else { return Ok(Arc::new(NoAudit)) };
+    let file = AuditFile::open(path, limits.audit_file_bytes, limits.audit_files);
+    let file = file.map_err(|source| ToolsError::Audit { path: path.to_owned(), source })?;
+    let rate = RefusalRate { per_second: limits.audit_refusals, share: limits.caller_share };
+    Ok(Arc::new(LimitedRefusals::new(Arc::new(JsonLines::new(file)), rate)))
+}
+
+/// The options of the front of our own tools, whose sessions are counted by a quota.
+fn front_options(sessions: &Quota) -> FrontOptions {
+    let per_caller = usize::try_from(sessions.per_caller()).unwrap_or(usize::MAX);
+    let stored = SessionOptions::new().per_principal(per_caller);
+    FrontOptions { sessions: stored, live: sessions.clone(), ..FrontOptions::default() }
 }
 
 /// What comes back goes by the name of the upstream that gave it.

@@ -12,6 +12,7 @@ pub mod duplex;
 mod hex;
 mod hub;
 mod key;
+mod ledger;
 mod name;
 mod offset;
 mod record;
@@ -27,9 +28,10 @@ pub use content::{ContentError, MAX_JSON_DEPTH};
 pub use hex::BadHex;
 pub use hub::{
     Acquire, Append, Appended, Command, Create, DEFAULT_CONTENT_TYPE, Done, Fork, Found, Hub,
-    RecoverError, Recovery, Refusal, Reply, StreamQuota, StreamQuotas, Ticket, Views, Write,
+    RecoverError, Recovery, Refusal, Reply, Ticket, Views, Write,
 };
 pub use key::{BadKey, ENCRYPTION_BYTES, RecordKey, StreamKey};
+pub use ledger::{StreamQuota, StreamQuotas};
 pub use name::{MAX_PATH_BYTES, NameError, NameId, STREAM_ID_BYTES, StreamId, StreamName};
 pub use offset::{Offset, OffsetError};
 pub use record::{

@@ -4,8 +4,6 @@
 //! Lines say who, what, which continuation (by its fingerprint), the decision, the exact reason and
 //! how long it took. They never have a token, a key or an argument in them.
 
-mod refusals;
-
 use std::fmt;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +12,6 @@ use std::time::Instant;
 use handback_token::TokenFingerprint;
 use serde::Serialize;
 
-pub use self::refusals::{LimitedRefusals, RefusalRate};
 use crate::clock::Clock;
 use crate::request::{Answer, Continuation, Noted, Refusal, Reply, Request};
 

@@ -26,6 +26,7 @@ mod outcome;
 mod pipeline;
 mod question;
 mod record;
+mod refusals;
 mod registry;
 mod relay;
 mod request;
@@ -47,6 +48,7 @@ pub use metrics::Metrics;
 pub use outcome::{Content, Outcome, Position, ToolError, ToolResult};
 pub use pipeline::{CallHeld, CallJournal, MAX_RESULT_BYTES, Pipeline, PipelineParts};
 pub use question::{LetIn, QuestionKind};
+pub use refusals::{LimitedRefusals, RefusalRate};
 pub use registry::{
     MAX_ARGUMENTS_DEPTH, Registered, Registry, RegistryError, is_relayed_name, relayed_name,
     relayed_rest,

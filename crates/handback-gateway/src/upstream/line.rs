@@ -99,6 +99,9 @@ pub enum Answer {
     Error(Bytes),
 }
 
+/// The resource of [`LineError::OverQuota`], as errors and the audit name it.
+pub(crate) const PROGRAMS: &str = "programs of upstreams";
+
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -143,7 +146,7 @@ pub enum LineError {
     #[error("the upstream does not speak this revision of the protocol")]
     Era,
     /// As many programs run as may, for the caller or for all.
-    #[error("{}", .0.sentence(crate::programs::RESOURCE))]
+    #[error("{}", .0.sentence(PROGRAMS))]
     OverQuota(Exhausted),
     /// As much is under way as may be.
     #[error("too much is under way at the upstream")]

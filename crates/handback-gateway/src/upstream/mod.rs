@@ -33,6 +33,7 @@ mod stdio;
 pub use aside::Spooled;
 pub(crate) use ending::Ending;
 use handback_wire::meta;
+pub(crate) use line::PROGRAMS;
 pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
 #[cfg(test)]
 pub(crate) use logs::LEVELS;

@@ -11,8 +11,7 @@ use handback_identity::permissions::{DefaultAccess, Rule};
 use handback_identity::{Glob, Permissions};
 use handback_page::aql;
 use handback_token::{KeyRing, SealerConfig};
-use handback_tool::audit::RefusalRate;
-use handback_tool::{Rate, Share};
+use handback_tool::{Rate, RefusalRate, Share};
 use serde::{Deserialize, Serialize};
 
 use super::error::FileError;

@@ -1,8 +1,8 @@
 //! What is asked of a hub, and what it answers.
 
-use super::ledger::StreamQuota;
 use crate::chain::Head;
 use crate::key::{RecordKey, StreamKey};
+use crate::ledger::StreamQuota;
 use crate::name::{NameId, StreamId, StreamName};
 use crate::record::{Kind, Life, Payload, ProducerTag, Record};
 

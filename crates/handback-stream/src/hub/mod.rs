@@ -13,7 +13,6 @@
 //! another one is made by [`Hub::recover`] from what is stored.
 
 mod command;
-mod ledger;
 mod recover;
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,11 +23,10 @@ use bytes::Bytes;
 pub use self::command::{
     Acquire, Append, Appended, Command, Create, Fork, Found, Refusal, Reply, Ticket,
 };
-use self::ledger::{Ledger, RECORD_BYTES};
-pub use self::ledger::{StreamQuota, StreamQuotas};
 pub use self::recover::{RecoverError, Recovery};
 use crate::chain::{Entry, NO_HEAD};
 use crate::key::StreamKey;
+use crate::ledger::{Ledger, RECORD_BYTES, StreamQuotas};
 use crate::name::{NameId, StreamId};
 use crate::record::{Genesis, Kind, Life, Parent, ProducerTag, Record};
 use crate::sign::SigningKey;
@@ -70,6 +68,8 @@ pub struct Done {
 /// All streams of a server.
 #[derive(Debug)]
 pub struct Hub {
+    /// The limits of what is created and appended from now on.
+    pub quotas: StreamQuotas,
     streams: HashMap<NameId, Stream>,
     ledger: Ledger,
     /// The last commit.
@@ -101,11 +101,6 @@ struct Touch {
 }
 
 impl Hub {
-    /// Limits what is created and appended from now on.
-    pub fn set_quotas(&mut self, quotas: StreamQuotas) {
-        self.ledger.set_quotas(quotas);
-    }
-
     /// Takes a command. Its reply comes with the next commit.
     pub fn submit(&mut self, ticket: Ticket, command: Command, now: u64) {
         let reply = match command {
@@ -212,22 +207,11 @@ impl Hub {
             if stream.deleted {
                 return Err(Refusal::NameInUse);
             }
-            let fork = create.fork.as_ref().map(|fork| (fork.source, fork.number, fork.part));
-            let asked = create.content_type.as_deref();
-            let asked = asked.or_else(|| create.fork.is_none().then_some(DEFAULT_CONTENT_TYPE));
-            if !stream.is_as_asked(asked, create.life, create.closed, fork) {
-                return Err(Refusal::Exists);
-            }
-            if !is_key_of(stream.id, stream.genesis.key_commitment.as_ref(), create.key.as_ref()) {
-                return Err(Refusal::Key);
-            }
+            check_same(stream, &create)?;
             stream.meta.touch(now);
             return Ok(stream.created(false));
         }
-        let owner = create.name.owner();
-        let size = create.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64);
-        self.ledger.check_stream(owner)?;
-        self.ledger.check_bytes(owner, size + 2 * RECORD_BYTES)?;
+        check_quotas(&self.ledger, &self.quotas, &create)?;
         let Create { content_type, life, closed, payload, fork, key, .. } = create;
         let (start, parent, part, segments, content_type, life) = match fork {
             None => {
@@ -338,7 +322,7 @@ impl Hub {
             if record.payload().is_some() {
                 // An end without data is always taken: it lets a stream be given up.
                 let bytes = encoded.len() as u64 + RECORD_BYTES;
-                self.ledger.check_bytes(stream.meta.owner(), bytes)?;
+                self.ledger.check_bytes(&self.quotas, stream.meta.owner(), bytes)?;
             }
             let stored = self.round.write(stream, number, &record, &encoded, commit);
             self.ledger.add_bytes(stream.meta.owner(), stored);
@@ -436,7 +420,8 @@ impl Hub {
         let Some(stream) = self.streams.get_mut(&name) else { return Err(Refusal::NotFound) };
         let number = stream.number + 1;
         let encoded = record.encode();
-        self.ledger.check_bytes(stream.meta.owner(), encoded.len() as u64 + RECORD_BYTES)?;
+        let bytes = encoded.len() as u64 + RECORD_BYTES;
+        self.ledger.check_bytes(&self.quotas, stream.meta.owner(), bytes)?;
         let stored = self.round.write(stream, number, &record, &encoded, commit);
         self.ledger.add_bytes(stream.meta.owner(), stored);
         self.round.touch(name).wrote = true;
@@ -543,6 +528,28 @@ impl Stream {
             content_type: self.genesis.content_type.clone(),
         }
     }
+}
+
+/// Checks that a creation asks for the stream that is there.
+fn check_same(stream: &Stream, create: &Create) -> Result<(), Refusal> {
+    let fork = create.fork.as_ref().map(|fork| (fork.source, fork.number, fork.part));
+    let asked = create.content_type.as_deref();
+    let asked = asked.or_else(|| create.fork.is_none().then_some(DEFAULT_CONTENT_TYPE));
+    if !stream.is_as_asked(asked, create.life, create.closed, fork) {
+        return Err(Refusal::Exists);
+    }
+    if !is_key_of(stream.id, stream.genesis.key_commitment.as_ref(), create.key.as_ref()) {
+        return Err(Refusal::Key);
+    }
+    Ok(())
+}
+
+/// Checks that the quotas of an owner have room for a new stream and its content.
+fn check_quotas(ledger: &Ledger, quotas: &StreamQuotas, create: &Create) -> Result<(), Refusal> {
+    let owner = create.name.owner();
+    let size = create.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64);
+    ledger.check_stream(quotas, owner)?;
+    Ok(ledger.check_bytes(quotas, owner, size + 2 * RECORD_BYTES)?)
 }
 
 /// Whether a key is that of a stream, or neither has one.

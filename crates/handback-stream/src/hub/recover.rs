@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Hub, Ledger, Round, TOUCH_PARTS, Views};
+use super::{Hub, Round, TOUCH_PARTS, Views};
+use crate::ledger::{Ledger, StreamQuotas};
 use crate::name::{NameId, StreamId};
 use crate::record::{Life, Record};
 use crate::sign::SigningKey;
@@ -109,6 +110,7 @@ impl Hub {
             }
         };
         let mut hub = Self {
+            quotas: StreamQuotas::default(),
             streams,
             ledger,
             commit: commit.as_ref().map_or(0, |commit| commit.number),

@@ -9,3 +9,4 @@ mod forks;
 mod life;
 mod producers;
 mod proofs;
+mod quotas;

@@ -93,9 +93,11 @@ impl DuplexSettings {
         self
     }
 
-    /// Has the tools of this pipeline that take chunks as handlers, where no other has the name.
+    /// Has the tools of this pipeline that take chunks as handlers, where no other has the name; and its
+    /// gate.
     #[must_use]
     pub fn tools(mut self, pipeline: Arc<Pipeline>) -> Self {
+        self.gate = Some(pipeline.gate());
         self.tools = Some(pipeline);
         self
     }
@@ -204,13 +206,13 @@ impl DuplexRoutes {
     }
 
     /// Counts one more connection of a caller.
-    fn place(&self, caller: &Caller) -> Result<(Charge, OwnedSemaphorePermit), Refused> {
+    fn count(&self, caller: &Caller) -> Result<(Charge, OwnedSemaphorePermit), Refused> {
         let (settings, principal) = (&self.shared.settings, caller.principal());
-        let place = settings.connections.charge(principal, 1).and_then(|charge| {
+        let counted = settings.connections.charge(principal, 1).and_then(|charge| {
             let open = Arc::clone(&self.shared.open).try_acquire_owned();
             open.map(|open| (charge, open)).map_err(|_| Exhausted::Total)
         });
-        place.map_err(|part| {
+        counted.map_err(|part| {
             let refused = Refused::busy("WebSocket connections", part);
             refused.note_quota(settings.gate.as_ref(), principal);
             refused
@@ -229,7 +231,7 @@ impl DuplexRoutes {
             self.shared.admit(caller, &handler)?;
         }
         let hello = said_by_headers(request.headers())?;
-        let place = self.place(caller)?;
+        let counted = self.count(caller)?;
         let upgrade = hyper::upgrade::on(&mut request);
         let shared = Arc::clone(&self.shared);
         let caller = caller.clone();
@@ -243,7 +245,7 @@ impl DuplexRoutes {
                 let asked = Asked { caller, again, handler, hello, is_flow_controlled: false };
                 Connection::run(shared, (socket, input), format, asked).await;
             }
-            drop(place);
+            drop(counted);
         });
         let mut response = answer::status(StatusCode::SWITCHING_PROTOCOLS);
         let headers = response.headers_mut();

@@ -264,3 +264,43 @@ impl From<Bad> for Box<Response<ReplyBody>> {
         Self::new(bad.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use handback_identity::UnixPeers;
+    use handback_store::MemoryStore;
+    use http_body_util::Full;
+    use hyper::header::CONTENT_TYPE;
+
+    use super::super::Mode;
+    use super::*;
+
+    async fn ask(routes: &StreamRoutes, who: u32, method: Method, body: Vec<u8>) -> StatusCode {
+        let principal = UnixPeers::new("test").unwrap().principal(who);
+        let mut request = Request::new(Full::new(Bytes::from(body)));
+        *request.method_mut() = method;
+        *request.uri_mut() = "/v1/stream/s".parse().unwrap();
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        routes.handle(request, &principal).await.status()
+    }
+
+    #[tokio::test]
+    async fn wound_a7_a_caller_at_its_share_of_the_queue_leaves_the_rest_to_others() {
+        let (log, clock) = (Arc::new(MemoryStore::new()), Arc::new(|| 1_000));
+        let streams = Streams::open(log, None, clock, Mode::Memory).unwrap();
+        let settings = Settings { share: Share::one_in(8), ..Settings::default() };
+        let routes = StreamRoutes::new(streams, settings);
+        for who in [1, 2] {
+            assert_eq!(ask(&routes, who, Method::PUT, Vec::new()).await, StatusCode::CREATED);
+        }
+        // As many bytes as a caller may have wait for a slow disk.
+        let first = UnixPeers::new("test").unwrap().principal(1);
+        let waiting = routes.waiting.charge(&first, (WAITING_BYTES_MAX / 8 - 1_000) as u64);
+        let piece = || vec![b'x'; 1_000];
+        let refused = ask(&routes, 1, Method::POST, piece()).await;
+        assert_eq!(refused, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(ask(&routes, 2, Method::POST, piece()).await, StatusCode::NO_CONTENT);
+        drop(waiting);
+        assert_eq!(ask(&routes, 1, Method::POST, piece()).await, StatusCode::NO_CONTENT);
+    }
+}

@@ -57,7 +57,7 @@ impl Writer {
     /// Limits what is created and appended.
     pub(super) fn within(mut self, quotas: StreamQuotas) -> Self {
         self.quotas = quotas;
-        self.hub.set_quotas(quotas);
+        self.hub.quotas = quotas;
         self
     }
 
@@ -155,7 +155,7 @@ impl Writer {
         self.log.recover()?;
         let (hub, views) = Hub::recover(&mut log::Source(self.log.as_ref()), self.key.clone())?;
         self.hub = hub;
-        self.hub.set_quotas(self.quotas);
+        self.hub.quotas = self.quotas;
         self.failed = None;
         *lock(&self.shown.signature) = self.hub.last_signature();
         self.shown.replace(views);

@@ -40,7 +40,8 @@ async fn wound_a7_refused_calls_of_one_caller_fill_no_audit_and_bury_nobody() {
                 line["event"] == "end" && line["subject"] == "ada" && line["decision"] == "refused"
             };
             let written = lines.iter().filter(is_end).count();
-            if left_out as usize + written == refused {
+            let left_out = usize::try_from(left_out).unwrap();
+            if left_out + written == refused {
                 return left_out;
             }
             // With the next token, the count of those before is written.

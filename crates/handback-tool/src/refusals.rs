@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::{AuditLine, AuditSink};
+use crate::audit::{AuditLine, AuditSink};
 use crate::share::Share;
 
 /// The seconds of refusals that a bucket saves up: a client that starts badly and corrects itself.
@@ -181,7 +181,7 @@ impl LimitedRefusals {
             (is_taken, left_out)
         };
         if left_out > 0 {
-            self.tell(line.at_ms, &Name::of(line), left_out);
+            self.write_count(line.at_ms, &Name::of(line), left_out);
         }
         is_taken
     }
@@ -220,7 +220,7 @@ impl LimitedRefusals {
         callers.entry(name).or_insert_with(new)
     }
 
-    fn tell(&self, at_ms: u64, caller: &Name, left_out: u64) {
+    fn write_count(&self, at_ms: u64, caller: &Name, left_out: u64) {
         self.sink.write(&AuditLine {
             at_ms,
             call: "",
@@ -242,8 +242,8 @@ impl LimitedRefusals {
         });
     }
 
-    /// Keeps a start until its call has passed its checks. False if there is no room for it.
-    fn keep_start(&self, line: &AuditLine<'_>) -> bool {
+    /// Holds a start back until its call has passed its checks. False if there is no room for it.
+    fn hold_start(&self, line: &AuditLine<'_>) -> bool {
         let mut state = self.state();
         if state.starts.len() >= STARTS_MAX {
             return false;
@@ -253,7 +253,7 @@ impl LimitedRefusals {
     }
 
     fn start(&self, line: &AuditLine<'_>) {
-        if self.take(line, Instant::now()) || !self.keep_start(line) {
+        if self.take(line, Instant::now()) || !self.hold_start(line) {
             self.sink.write(line);
         }
     }
@@ -307,7 +307,7 @@ impl AuditSink for LimitedRefusals {
             due.map(|(name, caller)| (name.clone(), std::mem::take(&mut caller.left_out))).collect()
         };
         for (name, left_out) in told {
-            self.tell(now_ms, &name, left_out);
+            self.write_count(now_ms, &name, left_out);
         }
         self.sink.flush(now_ms);
     }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 /// Bytes that an append adds beside its payload: its envelope in the log, about.
-pub(super) const RECORD_BYTES: u64 = 64;
+pub(crate) const RECORD_BYTES: u64 = 64;
 
 /// The most streams, and the most stored bytes, of all owners and of one.
 ///
@@ -64,43 +64,47 @@ struct Usage {
 
 /// Counts streams and stored bytes.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
-    quotas: StreamQuotas,
+pub(crate) struct Ledger {
     sum: Usage,
     owners: HashMap<String, Usage>,
 }
 
 impl Ledger {
-    pub(super) fn set_quotas(&mut self, quotas: StreamQuotas) {
-        self.quotas = quotas;
-    }
-
     /// Checks whether an owner may have one more stream.
-    pub(super) fn check_stream(&self, owner: &str) -> Result<(), StreamQuota> {
+    pub(crate) fn check_stream(
+        &self,
+        quotas: &StreamQuotas,
+        owner: &str,
+    ) -> Result<(), StreamQuota> {
         let own = self.usage(owner).streams;
-        if own >= self.quotas.streams_per_owner {
+        if own >= quotas.streams_per_owner {
             return Err(StreamQuota::OwnerStreams);
         }
-        if self.sum.streams >= self.quotas.streams {
+        if self.sum.streams >= quotas.streams {
             return Err(StreamQuota::TotalStreams);
         }
         Ok(())
     }
 
     /// Checks whether an owner may store so many more bytes.
-    pub(super) fn check_bytes(&self, owner: &str, more: u64) -> Result<(), StreamQuota> {
+    pub(crate) fn check_bytes(
+        &self,
+        quotas: &StreamQuotas,
+        owner: &str,
+        more: u64,
+    ) -> Result<(), StreamQuota> {
         let fits = |bytes: u64, most| bytes.checked_add(more).is_some_and(|bytes| bytes <= most);
-        if !fits(self.usage(owner).bytes, self.quotas.bytes_per_owner) {
+        if !fits(self.usage(owner).bytes, quotas.bytes_per_owner) {
             return Err(StreamQuota::OwnerBytes);
         }
-        if !fits(self.sum.bytes, self.quotas.bytes) {
+        if !fits(self.sum.bytes, quotas.bytes) {
             return Err(StreamQuota::TotalBytes);
         }
         Ok(())
     }
 
     /// Counts a stream that is there, with the bytes of its records.
-    pub(super) fn add_stream(&mut self, owner: &str, bytes: u64) {
+    pub(crate) fn add_stream(&mut self, owner: &str, bytes: u64) {
         self.sum.streams += 1;
         match self.owners.get_mut(owner) {
             Some(own) => own.streams += 1,
@@ -112,7 +116,7 @@ impl Ledger {
     }
 
     /// Counts bytes of a stream that is counted.
-    pub(super) fn add_bytes(&mut self, owner: &str, bytes: u64) {
+    pub(crate) fn add_bytes(&mut self, owner: &str, bytes: u64) {
         self.sum.bytes = self.sum.bytes.saturating_add(bytes);
         if let Some(own) = self.owners.get_mut(owner) {
             own.bytes = own.bytes.saturating_add(bytes);
@@ -120,7 +124,7 @@ impl Ledger {
     }
 
     /// Counts a stream no longer, nor the bytes of its records.
-    pub(super) fn remove_stream(&mut self, owner: &str, bytes: u64) {
+    pub(crate) fn remove_stream(&mut self, owner: &str, bytes: u64) {
         self.sum.streams = self.sum.streams.saturating_sub(1);
         self.sum.bytes = self.sum.bytes.saturating_sub(bytes);
         let Some(own) = self.owners.get_mut(owner) else { return };
@@ -138,28 +142,26 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Ledger, StreamQuota, StreamQuotas};
 
     #[test]
     fn counts_end_with_their_streams() {
+        let quotas =
+            StreamQuotas { streams: 3, streams_per_owner: 2, bytes: 150, bytes_per_owner: 100 };
         let mut ledger = Ledger::default();
-        ledger.set_quotas(StreamQuotas {
-            streams: 3,
-            streams_per_owner: 2,
-            bytes: 150,
-            bytes_per_owner: 100,
-        });
         ledger.add_stream("ada", 60);
         ledger.add_stream("ada", 0);
-        assert_eq!(ledger.check_stream("ada"), Err(StreamQuota::OwnerStreams));
-        assert_eq!(ledger.check_bytes("ada", 40), Ok(()));
-        assert_eq!(ledger.check_bytes("ada", 41), Err(StreamQuota::OwnerBytes));
+        let stream = |ledger: &Ledger, owner| ledger.check_stream(&quotas, owner);
+        let bytes = |ledger: &Ledger, owner, more| ledger.check_bytes(&quotas, owner, more);
+        assert_eq!(stream(&ledger, "ada"), Err(StreamQuota::OwnerStreams));
+        assert_eq!(bytes(&ledger, "ada", 40), Ok(()));
+        assert_eq!(bytes(&ledger, "ada", 41), Err(StreamQuota::OwnerBytes));
         ledger.add_stream("bob", 60);
-        assert_eq!(ledger.check_stream("bob"), Err(StreamQuota::TotalStreams));
-        assert_eq!(ledger.check_bytes("bob", 31), Err(StreamQuota::TotalBytes));
+        assert_eq!(stream(&ledger, "bob"), Err(StreamQuota::TotalStreams));
+        assert_eq!(bytes(&ledger, "bob", 31), Err(StreamQuota::TotalBytes));
         ledger.remove_stream("ada", 60);
         ledger.remove_stream("ada", 0);
-        assert_eq!((ledger.check_stream("ada"), ledger.check_bytes("ada", 90)), (Ok(()), Ok(())));
+        assert_eq!((stream(&ledger, "ada"), bytes(&ledger, "ada", 90)), (Ok(()), Ok(())));
         assert_eq!(ledger.owners.len(), 1, "an owner without streams is forgotten");
     }
 }
