@@ -100,6 +100,10 @@ impl From<KeyFileError> for Failure {
     }
 }
 
+/// Advice for a data directory without its key ring.
+pub(crate) const MISSING_RING: &str = "restore the file from a backup, or name the ring that the data directory was made with: --keys \
+     FILE, or HANDBACK_KEYS";
+
 impl From<LoadRingError> for Failure {
     fn from(error: LoadRingError) -> Self {
         let hint = match &error {
@@ -114,6 +118,7 @@ impl From<LoadRingError> for Failure {
                  set"
                 .to_owned(),
             ),
+            LoadRingError::Missing { .. } => Some(MISSING_RING.to_owned()),
             LoadRingError::NotText { name } => Some(format!("set {name} again, or unset it")),
             LoadRingError::SharedEpoch => Some(
                 "replicas would expire each other's tokens; without --keys, HANDBACK_KEYS and \

@@ -15,7 +15,7 @@ use handback_token::{KeyRing, Mode};
 use serde::Serialize;
 
 use crate::args::RingArgs;
-use crate::error::Failure;
+use crate::error::{Failure, MISSING_RING};
 use crate::output::Output;
 use crate::{clock, config};
 
@@ -59,10 +59,7 @@ pub(crate) fn find_or_make_in(
     {
         let (path, sealed) = (path.display(), sealed.display());
         let error = format!("{path} is missing, and {sealed} cannot be read without it");
-        return Err(Failure::new(error).hint(
-            "restore the file from a backup, or name the ring that the data directory was made with: \
-             --keys FILE, or HANDBACK_KEYS",
-        ));
+        return Err(Failure::new(error).hint(MISSING_RING));
     }
     let loaded = load(None, Some(&folder), Mode::Sealed)?;
     if is_new {

@@ -5,7 +5,7 @@ pub(crate) mod upstream;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use handback_server::demo::{self, Endpoints};
@@ -183,9 +183,8 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         // Before the ring, the demo and the data directory are made.
         check_socket(socket).map_err(failure)?;
     }
-    let sealed = (!settings.memory).then_some(Path::new("wrapped"));
     let ring_args = args.ring(&settings);
-    let ring = rings::find_or_make_in(&ring_args, settings.data.as_deref(), sealed, output)?.ring;
+    let ring = rings::find_or_make_in(&ring_args, settings.data.as_deref(), None, output)?.ring;
     let data = match (&settings.data, settings.memory) {
         (_, true) => None,
         (Some(folder), false) => Some(folder.clone()),

@@ -23,6 +23,7 @@ mod rotation;
 mod secrets;
 mod sharing;
 mod stdio;
+mod store;
 mod streams;
 mod support;
 mod token;

@@ -11,6 +11,7 @@ mod bench;
 mod bounds;
 mod clock;
 mod config;
+mod damage;
 mod demo;
 mod derive;
 mod duplex_tools;

@@ -72,6 +72,9 @@ impl Tables {
             .open();
         let database = opened.map_err(|error| match OpenError::from(error) {
             OpenError::Damaged(damage) => unreadable(folder, &damage.what),
+            OpenError::Format(why) => {
+                OpenError::Format(format!("{}: {why}", folder.database().join("version").display()))
+            }
             other => other,
         })?;
         let known = [RECORDS, NOTES, REMOVED, VALUES];

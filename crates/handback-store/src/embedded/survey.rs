@@ -83,6 +83,8 @@ impl Survey {
             return remove_if_there(&database.join("version"));
         }
         self.put_back()?;
+        // There is nothing in it, and the engine does not make it again.
+        File::options().create(true).append(true).open(database.join("lock"))?;
         if let Some(record) = &mut self.record {
             record.has_links = link_all(&self.folder)?;
             // The engine cuts all zeros off when it opens.

@@ -44,6 +44,23 @@ fn a_disk_without_headroom_takes_no_writes_but_reads_and_removes() {
 }
 
 #[test]
+fn wound_a8_a_full_disk_is_named_with_the_bytes_that_are_wanted_and_free() {
+    let directory = story::directory();
+    let options = EmbeddedOptions::new().headroom_bytes(u64::MAX);
+    let refused = EmbeddedStore::open(directory.path(), options.clone()).unwrap_err();
+    let free = match &refused {
+        OpenError::Full { path, wanted: u64::MAX, free } if path == directory.path() => *free,
+        other => panic!("{other}"),
+    };
+    let wants = format!("{} wants {} bytes free", directory.path().display(), u64::MAX);
+    assert!(free > 0 && refused.to_string().contains(&wants), "{refused}");
+    // One that is there is read all the same; a start that has to write asks first.
+    drop(story::open(directory.path()));
+    let store = EmbeddedStore::open(directory.path(), options).unwrap();
+    assert!(matches!(store.check_room(), Err(OpenError::Full { .. })));
+}
+
+#[test]
 fn a_failed_write_breaks_the_store_until_it_is_recovered() {
     let directory = story::directory();
     for _ in 0..3 {

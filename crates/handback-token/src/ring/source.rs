@@ -179,6 +179,9 @@ fn load_or_create<R: CryptoRng + ?Sized>(
         Err(KeyFileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
         loaded => return Ok(loaded?),
     }
+    if !file.wrapped()?.is_empty() {
+        return Err(LoadRingError::Missing { path: folder.join(KEY_FILE_NAME) });
+    }
     file.create_folder()?;
     match file.create(&KeyRing::generate(rng, mode, now)) {
         // Another process was faster; its ring is as good.
@@ -269,6 +272,13 @@ pub enum LoadRingError {
     /// The key file cannot be used.
     #[error(transparent)]
     File(#[from] KeyFileError),
+    /// The key file is gone, and what it opens is still there. Another ring would open nothing of it.
+    #[error("{} is missing, and the keys in the folder `wrapped` beside it cannot be read without it",
+        path.display())]
+    Missing {
+        /// The key file.
+        path: PathBuf,
+    },
     /// Nothing names a ring, and there is no data directory to make one in.
     #[error("there is no key ring: no key file, no HANDBACK_KEYS and no data directory")]
     NoSource,

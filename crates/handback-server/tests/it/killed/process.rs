@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use handback_server::{KillPoint, Server, ServerConfig};
@@ -48,6 +48,11 @@ impl Site {
     /// From now on tools stop there.
     pub(crate) fn stop_at(&self, stop: Option<Stop>) {
         fs::write(self.path(STOP), stop.map_or("", Stop::as_str)).unwrap();
+    }
+
+    /// The folder of the data directory, the ring and the book.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     fn path(&self, name: &str) -> PathBuf {
