@@ -10,13 +10,13 @@ use handback_surface::duplex::{self, DuplexRoutes};
 use handback_surface::guard::{Guard, Turned};
 use handback_surface::streams::{Mode, PREFIX, StreamRoutes};
 use handback_surface::tools;
-use handback_tool::InputBudget;
+use handback_tool::{InputBudget, InputRefusal, PROGRESS_TIME};
 use http_body_util::Limited;
 use hyper::body::Body;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CONTENT_TYPE, HeaderMap, HeaderName,
-    HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS,
+    HeaderValue, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
@@ -163,7 +163,7 @@ impl Router {
         let (parts, body) = request.into_parts();
         let (body, refused) = CountedBody::new(body, self.input.input(caller.principal()));
         let response = self.for_caller(Request::from_parts(parts, body), caller).await;
-        refused.answer(is_tool).await.unwrap_or(response)
+        refused.refusal().await.map_or(response, |refusal| unfinished(refusal, is_tool))
     }
 
     async fn for_caller<B>(&self, mut request: Request<B>, caller: Caller) -> Response<ReplyBody>
@@ -220,6 +220,21 @@ fn is_public(path: &str) -> bool {
 
 fn header_bytes(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+}
+
+/// The answer to a request whose body was refused while it arrived. The codes of tools are in lower case.
+fn unfinished(refusal: InputRefusal, is_tool: bool) -> Response<ReplyBody> {
+    let (status, [code, of_tool]) = match refusal {
+        InputRefusal::CallerShare => (StatusCode::TOO_MANY_REQUESTS, ["BUSY", "busy"]),
+        InputRefusal::Total => (StatusCode::SERVICE_UNAVAILABLE, ["BUSY", "busy"]),
+        InputRefusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, ["TIMEOUT", "too_slow"]),
+    };
+    let mut response = error(status, if is_tool { of_tool } else { code }, refusal);
+    if refusal != InputRefusal::TooSlow {
+        // Input that does not go on has made room by then.
+        response.headers_mut().insert(RETRY_AFTER, PROGRESS_TIME.as_secs().into());
+    }
+    response
 }
 
 /// Public keys as a JSON Web Key Set.

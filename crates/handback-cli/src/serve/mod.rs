@@ -133,6 +133,15 @@ impl ServeArgs {
         settings
     }
 
+    /// Checks the settings and the UNIX socket, before the ring, the demo and the data directory are made.
+    fn check(&self, settings: &Settings) -> Result<(), Failure> {
+        config_file::check(settings).map_err(hinted)?;
+        match &settings.unix_socket {
+            Some(socket) if !self.stdio => check_socket(socket).map_err(failure),
+            _ => Ok(()),
+        }
+    }
+
     /// Where the key ring is: the file's word counts only where nobody else says anything.
     fn ring(&self, settings: &Settings) -> RingArgs {
         let mut ring = self.ring.clone();
@@ -160,16 +169,12 @@ struct Listening {
 pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
     let (settings, _) = config_file::find(args.config.as_deref(), args.data.as_deref())?;
     let settings = args.over(settings);
-    config_file::check(&settings).map_err(hinted)?;
+    args.check(&settings)?;
     if args.budget.is_some() && args.upstream.is_empty() && settings.upstreams.is_empty() {
         let hint = "--upstream names one, and so does [upstreams] in the configuration";
         return Err(
             Failure::usage("--budget is for the results of upstreams: there is none").hint(hint)
         );
-    }
-    if let Some(socket) = settings.unix_socket.as_deref().filter(|_| !args.stdio) {
-        // Before the ring, the demo and the data directory are made.
-        check_socket(socket).map_err(failure)?;
     }
     let ring =
         rings::find_or_make_in(&args.ring(&settings), settings.data.as_deref(), output)?.ring;
