@@ -203,6 +203,7 @@ mod tests {
 
     fn full() -> Metrics {
         let metrics = Metrics::default();
+        metrics.input.set(InputBudget::default()).unwrap();
         let upstream = metrics.upstream("shop");
         upstream.is_up(true);
         upstream.called(UpstreamOutcome::Answered, Duration::from_micros(70));
