@@ -1,7 +1,7 @@
 //! Bodies of requests, counted for their callers while they arrive.
 //!
 //! A body that is refused ends with an error for whoever reads it. The answer of that reader says nothing
-//! of the cause, so the router answers in its place: every route has the same words.
+//! of the cause, so the router answers in its place, in the same words on every route.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -10,14 +10,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use handback_surface::body::ReplyBody;
-use handback_tool::{InputRefusal, PROGRESS_TIME, UnfinishedInput};
+use handback_tool::{InputRefusal, UnfinishedInput};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, SizeHint};
-use hyper::header::{HeaderValue, RETRY_AFTER};
-use hyper::{Response, StatusCode};
-
-use crate::router::error;
 
 /// Bytes of a refused body that are read before the answer: clients that send all of a body before they
 /// read get the answer then.
@@ -42,7 +37,7 @@ pub(crate) struct CountedBody<B> {
 pub(crate) struct Refused<B>(Arc<Mutex<Option<(InputRefusal, B)>>>);
 
 impl<B> CountedBody<B> {
-    /// A body that counts as `input`, and the place where it is if it was refused.
+    /// A body that counts as `input`, and the place of a body that was refused.
     pub(crate) fn new(body: B, input: UnfinishedInput) -> (Self, Refused<B>) {
         let place = Arc::default();
         let refused = Refused(Arc::clone(&place));
@@ -99,28 +94,14 @@ impl<B> Refused<B>
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    /// The answer to a request whose body was refused, once the client had time to send the rest. The
-    /// codes of tools are in lower case.
-    pub(crate) async fn answer(self, is_tool: bool) -> Option<Response<ReplyBody>> {
+    /// The reason for which the body was refused, once the client had time to send the rest.
+    pub(crate) async fn refusal(self) -> Option<InputRefusal> {
         let (refusal, body) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         tracing::debug!(reason = refusal.as_str(), "a body was refused while it arrived");
         if refusal != InputRefusal::TooSlow {
             let _ = tokio::time::timeout(DRAIN_TIME, drain(body)).await;
         }
-        let (status, codes) = match refusal {
-            InputRefusal::CallerShare => (StatusCode::TOO_MANY_REQUESTS, ["BUSY", "busy"]),
-            InputRefusal::Total => (StatusCode::SERVICE_UNAVAILABLE, ["BUSY", "busy"]),
-            InputRefusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, ["TIMEOUT", "too_slow"]),
-        };
-        let [code, of_tool] = codes;
-        let code = if is_tool { of_tool } else { code };
-        let mut response = error(status, code, refusal);
-        if refusal != InputRefusal::TooSlow {
-            // Input that does not go on has made room by then.
-            let seconds = HeaderValue::from(PROGRESS_TIME.as_secs());
-            response.headers_mut().insert(RETRY_AFTER, seconds);
-        }
-        Some(response)
+        Some(refusal)
     }
 }
 
@@ -136,6 +117,7 @@ async fn drain<B: Body<Data = Bytes> + Unpin>(mut body: B) {
 #[cfg(test)]
 mod tests {
     use handback_identity::VerifiedPrincipal;
+    use handback_surface::body::ReplyBody;
     use handback_tool::{InputBudget, Share};
     use tokio::sync::mpsc;
 
@@ -144,7 +126,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[tokio::test(start_paused = true)]
-    async fn wound_a11_a_body_is_counted_until_it_is_whole_and_refused_with_a_status() {
+    async fn wound_a11_a_body_is_counted_until_it_is_whole() {
         let nobody = VerifiedPrincipal::unauthenticated();
         let budget = InputBudget::new(3 << 20, Share::WHOLE);
         let begin = || {
@@ -162,17 +144,15 @@ mod tests {
         let (second, more, of_second) = begin();
         drop(second);
         assert!(more.await.is_err());
-        let answer = of_second.answer(false).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(answer.headers()[RETRY_AFTER], "20");
+        assert_eq!(of_second.refusal().await, Some(InputRefusal::Total));
         assert_eq!(budget.bytes(), 2 << 20);
         drop(first);
         assert_eq!(reads.await.unwrap().to_bytes().len(), 2 * MIB);
-        assert!(refused.answer(false).await.is_none());
+        assert_eq!(refused.refusal().await, None);
         assert_eq!(budget.bytes(), 0);
         // Nothing more comes of the next one.
         let (_third, reads, refused) = begin();
         assert!(reads.await.is_err());
-        assert_eq!(refused.answer(true).await.unwrap().status(), StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(refused.refusal().await, Some(InputRefusal::TooSlow));
     }
 }

@@ -10,13 +10,13 @@ use handback_surface::duplex::{self, DuplexRoutes};
 use handback_surface::guard::{Guard, Turned};
 use handback_surface::streams::{Mode, PREFIX, StreamRoutes};
 use handback_surface::tools;
-use handback_tool::{InputBudget, Surface};
+use handback_tool::{InputBudget, InputRefusal, PROGRESS_TIME, Surface};
 use http_body_util::Limited;
 use hyper::body::Body;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CONTENT_TYPE, HeaderMap, HeaderName,
-    HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS,
+    HeaderValue, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
@@ -171,7 +171,8 @@ impl Router {
         let (parts, body) = request.into_parts();
         let (body, refused) = CountedBody::new(body, self.input.input(&principal));
         let response = self.for_caller(Request::from_parts(parts, body), caller).await;
-        let response = refused.answer(is_tool).await.unwrap_or(response);
+        let refusal = refused.refusal().await;
+        let response = refusal.map_or(response, |refusal| unfinished(refusal, is_tool));
         self.quotas.note(&response, &principal);
         response.map(|body| body.with_guard(admitted))
     }
@@ -239,6 +240,21 @@ fn is_public(path: &str) -> bool {
 
 fn header_bytes(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+}
+
+/// The answer to a request whose body was refused while it arrived. The codes of tools are in lower case.
+fn unfinished(refusal: InputRefusal, is_tool: bool) -> Response<ReplyBody> {
+    let (status, [code, of_tool]) = match refusal {
+        InputRefusal::CallerShare => (StatusCode::TOO_MANY_REQUESTS, ["BUSY", "busy"]),
+        InputRefusal::Total => (StatusCode::SERVICE_UNAVAILABLE, ["BUSY", "busy"]),
+        InputRefusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, ["TIMEOUT", "too_slow"]),
+    };
+    let mut response = error(status, if is_tool { of_tool } else { code }, refusal);
+    if refusal != InputRefusal::TooSlow {
+        // Input that does not go on has made room by then.
+        response.headers_mut().insert(RETRY_AFTER, PROGRESS_TIME.as_secs().into());
+    }
+    response
 }
 
 /// Public keys as a JSON Web Key Set.

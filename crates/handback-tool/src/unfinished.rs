@@ -415,7 +415,7 @@ mod tests {
         let mut input = budget.input(&caller(1));
         input.received(16 << 10).unwrap();
         assert_eq!(budget.bytes(), 0);
-        assert_eq!(input.received(1), Err(InputRefusal::Total));
+        assert_eq!(input.received(1), Err(InputRefusal::CallerShare));
     }
 
     #[tokio::test(start_paused = true)]

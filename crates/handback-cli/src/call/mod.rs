@@ -130,7 +130,7 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "STATE", requires = "answers")]
     state: Option<String>,
 
-    /// The same as a JSON string, for a state that cannot be typed as it is
+    /// The state as a JSON string, for a state with control characters
     #[arg(long, value_name = "JSON", requires = "answers", value_parser = questions::parse_state)]
     state_json: Option<String>,
 

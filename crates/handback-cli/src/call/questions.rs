@@ -12,7 +12,8 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::text;
 
-/// Reads the name of a question: a JSON string, if it begins with `"`. Any name can be typed so.
+/// Reads the name of a question. A name that begins with `"` is a JSON string, so that every name can be
+/// typed.
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
     if !text.starts_with('"') {
         return Ok(text.to_owned());
@@ -29,7 +30,7 @@ pub(super) fn parse_answer(text: &str) -> Result<(String, Value), String> {
     Ok((parse_name(name)?, value))
 }
 
-/// The name as it was typed, and what is behind its `=`.
+/// Splits an answer into the typed name and the text behind the `=`.
 fn split_answer(text: &str) -> Option<(&str, &str)> {
     if !text.starts_with('"') {
         return text.split_once('=');
@@ -40,7 +41,7 @@ fn split_answer(text: &str) -> Option<(&str, &str)> {
     Some((name, rest.strip_prefix('=')?))
 }
 
-/// Reads a state that was typed as a JSON string.
+/// Reads a state from a JSON string.
 pub(super) fn parse_state(text: &str) -> Result<String, String> {
     serde_json::from_str(text).map_err(|error| format!("this is no JSON string: {error}"))
 }
@@ -181,7 +182,7 @@ fn command(asks: &Asks, run: impl Iterator<Item = OsString>) -> String {
     words.join(" ")
 }
 
-/// The flag with a state. One that a terminal does not show as it is, is written as JSON.
+/// The flag with a state: `--state-json` for a state with control characters.
 fn state_word(state: &str) -> String {
     let word = match is_typed_as_it_is(state) {
         true => format!("--state={state}"),
@@ -199,17 +200,17 @@ fn typed_name(name: &str) -> String {
     }
 }
 
-/// True if there is nothing in a text that a terminal obeys, and no line break.
+/// True if a text has no control characters and no line breaks.
 fn is_typed_as_it_is(text: &str) -> bool {
     text::printable(text.as_bytes()).is_some() && !text.contains(['\n', '\r', '\t'])
 }
 
-/// A text as a JSON string that a terminal shows as it is.
+/// A text as a JSON string without control characters.
 fn json_word(text: &str) -> String {
     text::plain_json(&Value::from(text).to_string()).into_owned()
 }
 
-/// A word that the caller typed.
+/// A word of the command line that was run.
 fn quoted(word: &str) -> String {
     match text::printable(word.as_bytes()) {
         Some(word) => text::shell_word(word),

@@ -140,6 +140,15 @@ impl ServeArgs {
         settings
     }
 
+    /// Checks the settings and the UNIX socket, before the ring, the demo and the data directory are made.
+    fn check(&self, settings: &Settings) -> Result<(), Failure> {
+        config_file::check(settings).map_err(hinted)?;
+        match &settings.unix_socket {
+            Some(socket) if !self.stdio => check_socket(socket).map_err(failure),
+            _ => Ok(()),
+        }
+    }
+
     /// Where the key ring is: the file's word counts only where nobody else says anything.
     fn ring(&self, settings: &Settings) -> RingArgs {
         let mut ring = self.ring.clone();
@@ -167,7 +176,7 @@ struct Listening {
 pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
     let (settings, _) = config_file::find(args.config.as_deref(), args.data.as_deref())?;
     let settings = args.over(settings);
-    config_file::check(&settings).map_err(hinted)?;
+    args.check(&settings)?;
     let budgets =
         [("--budget", args.budget.is_some()), ("--media-budget", args.media_budget.is_some())];
     let given = budgets.iter().find(|(_, is_given)| *is_given);
@@ -178,10 +187,6 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
         let hint = "--upstream names one, and so does [upstreams] in the configuration";
         let message = format!("{flag} is for the results of upstreams: there is none");
         return Err(Failure::usage(message).hint(hint));
-    }
-    if let Some(socket) = settings.unix_socket.as_deref().filter(|_| !args.stdio) {
-        // Before the ring, the demo and the data directory are made.
-        check_socket(socket).map_err(failure)?;
     }
     let ring_args = args.ring(&settings);
     let ring = rings::find_or_make_in(&ring_args, settings.data.as_deref(), None, output)?.ring;

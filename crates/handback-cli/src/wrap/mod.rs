@@ -44,7 +44,7 @@ const AT_ONCE_MAX: usize = 64;
 /// that server's, and so are its limits; nothing is kept here.
 ///
 /// What the server writes to stderr is passed on. At the end, a wrapped server has its sums written to
-/// stderr, in one line. If it was started and never came up, the exit code is 5.
+/// stderr, in one line. If it was started and never came up, the exit code is 6.
 #[derive(Debug, Args)]
 pub(crate) struct WrapArgs {
     /// How much of a result a client gets at once, in bytes (`64KiB`) or tokens (`10000t`), unless the

@@ -184,7 +184,7 @@ fn wound_a11_unfinished_bodies_count_for_their_caller() {
     oldest.write_all(&vec![b' '; MIB]).unwrap();
     assert_eq!(read(&mut oldest).status, 204);
     // The newest of the others are refused, on every route in the same words.
-    let answers = answers(others, |stream| read(stream));
+    let answers = answers(others, read);
     let mut bodies = Vec::new();
     while bodies.len() < CONNECTIONS * 9 / 10 {
         let answer = answers.recv_timeout(PATIENCE).unwrap();
@@ -281,7 +281,7 @@ fn wound_a11_input_that_trickles_is_refused_with_words() {
         let text = String::from_utf8(answer.body).unwrap();
         assert!(text.contains("too slow"), "{text}");
     }
-    let mut sockets = vec![duplex];
+    let mut sockets = [duplex];
     let text = heard(&mut sockets[0]);
     assert!(text.contains("\"BUSY\"") && text.contains("too slow"), "{text}");
     let answer = answered(&mut socket);

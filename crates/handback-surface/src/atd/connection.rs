@@ -129,7 +129,7 @@ where
             }
             Incoming::Refused(refusal) => {
                 tracing::debug!(reason = refusal.as_str(), "a frame was refused while it arrived");
-                return wire.refuse(&answer::unfinished(refusal)).await;
+                return wire.refuse(refusal).await;
             }
         };
         let reply = match ClientMessage::decode(&message) {
@@ -222,9 +222,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Sends a last answer, and reads what the client still sends: a client that sends all of a frame
     /// before it reads gets the answer then.
-    async fn refuse(&mut self, reply: &ServerMessage<Shown>) -> io::Result<()> {
+    async fn refuse(&mut self, refusal: InputRefusal) -> io::Result<()> {
         self.frames = Frames::default();
-        self.send(reply).await?;
+        self.send(&answer::unfinished(refusal)).await?;
+        if refusal == InputRefusal::TooSlow {
+            return Ok(());
+        }
         let mut rest = [0; DRAIN_READ_BYTES];
         let drained = async {
             for _ in 0..MAX_FRAME_BYTES / DRAIN_READ_BYTES {

@@ -133,7 +133,7 @@ impl Connection {
             let mut closing = shared.streams.closing();
             let first = tokio::select! {
                 first = first_frame(&mut frames, &unfinished, format) => first,
-                refusal = unfinished.refused() => Err(unfinished_input(refusal)),
+                refusal = unfinished.refused(true) => Err(unfinished_input(refusal)),
                 // What it borrows may not live on.
                 _ = closing.wait_for(|closing| *closing).map(|closing| closing.is_ok()) => {
                     Err(NotTaken::Stopping.into())
@@ -251,9 +251,6 @@ impl Connection {
             }
             let messages = self.writer.messages.clone();
             let is_reading = self.is_reading();
-            if !is_reading {
-                self.unfinished.restart_period();
-            }
             let has_something = !self.acks.is_empty() || self.next_event_fits();
             tokio::select! {
                 frame = self.frames.next(), if is_reading => {
@@ -266,15 +263,8 @@ impl Connection {
                         Heard::Close => return Ok(Next::Ended),
                     }
                 }
-                refusal = self.unfinished.refused(), if is_reading => {
-                    return Err(unfinished_input(refusal));
-                }
-                reply = async {
-                    match self.pending.as_mut() {
-                        Some(pending) => pending.await,
-                        None => std::future::pending().await,
-                    }
-                } => {
+                refusal = self.unfinished.refused(is_reading) => return Err(unfinished_input(refusal)),
+                reply = reply_to(&mut self.pending) => {
                     self.pending = None;
                     self.appended(reply).await?;
                 }
@@ -663,6 +653,14 @@ impl Connection {
         let event_id = (self.sent > 0).then(|| Offset::after(self.sent).to_string());
         self.send(&ServerFrame::End { event_id, aborted }).await?;
         Ok(Next::Ended)
+    }
+}
+
+/// The reply to the appends that are under way, if there are any.
+async fn reply_to(pending: &mut Option<Pending>) -> Result<Reply, NotTaken> {
+    match pending {
+        Some(pending) => pending.await,
+        None => std::future::pending().await,
     }
 }
 

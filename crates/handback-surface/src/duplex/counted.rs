@@ -48,16 +48,13 @@ impl SocketInput {
         }
     }
 
-    /// Nothing is read now, so that nothing can arrive.
-    pub(super) fn restart_period(&self) {
-        self.lock().input.restart_period();
-    }
-
-    /// Waits until the input is refused.
-    pub(super) async fn refused(&self) -> InputRefusal {
+    /// Waits until the input is refused. The floor of speed holds for a connection that is read.
+    pub(super) async fn refused(&self, is_reading: bool) -> InputRefusal {
         std::future::poll_fn(|context| {
             let mut state = self.lock();
-            if state.refusal.is_none() && state.input.has_begun() {
+            if !is_reading {
+                state.input.restart_period();
+            } else if state.refusal.is_none() && state.input.has_begun() {
                 match state.input.poll_refused(context) {
                     Poll::Ready(refusal) => state.refusal = Some(refusal),
                     Poll::Pending => {}

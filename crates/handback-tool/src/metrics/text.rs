@@ -47,14 +47,6 @@ impl Metrics {
                 None
             }
             "handback_unidentified_total" => one(&self.unidentified),
-            "handback_input_bytes_unfinished" => self.input.get().map(InputBudget::bytes),
-            "handback_inputs_refused_total" => {
-                for (refusal, count) in self.input.get().into_iter().flat_map(InputBudget::refused)
-                {
-                    text.sample(name, &[("reason", refusal.as_str())], count)?;
-                }
-                None
-            }
             "handback_continuations_sealed_total" => {
                 text.tokens(name, tokens, |tallied| tallied.sealed)?;
                 None
@@ -79,6 +71,7 @@ impl Metrics {
                 None
             }
             name => {
+                self.input.get().map_or(Ok(()), |input| of_input(name, input, text))?;
                 let all = self.upstreams.read().unwrap_or_else(PoisonError::into_inner);
                 for upstream in all.iter() {
                     of_upstream(name, upstream, text)?;
@@ -86,10 +79,17 @@ impl Metrics {
                 None
             }
         };
-        match number {
-            Some(number) => text.sample(name, &[], number),
-            None => Ok(()),
-        }
+        number.map_or(Ok(()), |number| text.sample(name, &[], number))
+    }
+}
+
+fn of_input(name: &str, input: &InputBudget, text: &mut Text) -> fmt::Result {
+    match name {
+        "handback_input_bytes_unfinished" => text.sample(name, &[], input.bytes()),
+        "handback_inputs_refused_total" => input.refused().try_for_each(|(refusal, count)| {
+            text.sample(name, &[("reason", refusal.as_str())], count)
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -203,6 +203,7 @@ mod tests {
 
     fn full() -> Metrics {
         let metrics = Metrics::default();
+        metrics.input.set(InputBudget::default()).unwrap();
         let upstream = metrics.upstream("shop");
         upstream.is_up(true);
         upstream.called(UpstreamOutcome::Answered, Duration::from_micros(70));

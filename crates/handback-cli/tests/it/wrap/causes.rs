@@ -67,7 +67,7 @@ fn wound_b3_the_error_has_the_cause_of_a_server_that_does_not_start() {
         ] {
             let (message, code) = first_error(sandbox, sandbox.command(&words), era);
             assert!(message.contains(cause), "{message}");
-            assert_eq!(code, Some(5), "{message}");
+            assert_eq!(code, Some(6), "{message}");
             let log = fs::read_to_string(sandbox.path(ERRORS)).unwrap();
             assert!(log.contains(cause) && log.contains("never came up"), "{log}");
         }
@@ -80,7 +80,7 @@ fn wound_b3_the_error_has_the_cause_of_a_server_that_does_not_start() {
             assert_eq!(message.contains(&format!("line {number} \u{fffd}")), is_shown, "{message}");
         }
         assert!(!message.contains(|c: char| c.is_control()), "{message:?}");
-        assert_eq!(code, Some(5), "{message}");
+        assert_eq!(code, Some(6), "{message}");
     }
 }
 

@@ -69,7 +69,7 @@ fn with_the_end_of_its_input_a_server_ends_that_says_nothing() {
     world.until_effect("start");
     let left = Instant::now();
     // It never came up.
-    assert_eq!(client.close().code(), Some(5));
+    assert_eq!(client.close().code(), Some(6));
     // Nobody waited for the server to say hello, which may take two minutes.
     assert!(left.elapsed() < RECORDED_WITHIN, "{:?}", left.elapsed());
 }

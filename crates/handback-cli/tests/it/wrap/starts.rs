@@ -169,7 +169,7 @@ fn wound_b2_a_program_that_sends_back_what_it_is_sent_is_no_server() {
         let message = answer["error"]["message"].as_str().unwrap();
         assert!(message.contains("sends back what it is sent"), "{answer}");
         assert_eq!(answer["error"]["data"]["reason"], "unreachable", "{answer}");
-        assert_eq!(client.close().code(), Some(5));
+        assert_eq!(client.close().code(), Some(6));
     }
 }
 
@@ -188,7 +188,7 @@ fn wound_b2_the_time_of_a_start_is_bounded() {
         let message = answer["error"]["message"].as_str().unwrap();
         assert!(message.contains("within 1 s"), "{answer}");
         assert!(message.contains("line 1"), "{answer}");
-        assert_eq!(client.close().code(), Some(5));
+        assert_eq!(client.close().code(), Some(6));
     }
 }
 
