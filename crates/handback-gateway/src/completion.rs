@@ -9,9 +9,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::gateway::Gateway;
+use crate::lists::is_unsupported;
 use crate::options::ToolNames;
 use crate::talk::{Question, Talk};
-use crate::unsupported::is_unsupported;
 use crate::upstream::Answer;
 use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
 

@@ -22,7 +22,6 @@
 //! | `names` | what a called name means, and may have meant before |
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `completion` | what completes their arguments |
-//! | `unsupported` | methods that no server behind supports |
 //! | `slow` | calls that become tasks |
 //! | `hold`, [`bound`] | results over a client's budget |
 //! | `once` | those of tasks of upstreams, which are read more than once |
@@ -67,7 +66,6 @@ mod slot;
 mod slow;
 pub mod talk;
 mod tasks;
-mod unsupported;
 pub mod upstream;
 mod wishes;
 mod words;

@@ -11,7 +11,7 @@ use handback_tool::{Candidates, Refusal, is_relayed_name, relayed_rest};
 
 use crate::catalog::{Catalog, OWN, Tool};
 use crate::gateway::Gateway;
-use crate::held_links;
+use crate::held_links::is_held_here;
 use crate::lists::List;
 use crate::options::ToolNames;
 use crate::talk::Talk;
@@ -60,7 +60,9 @@ impl Gateway {
     ) -> Option<Target> {
         let straight = |which| Some(Target::at(which));
         if operation == Operation::Read {
-            if held_links::is_held_here(self, talk, name).await {
+            let (held, owner) = (self.pipeline().held(), talk.caller.principal());
+            let now_ms = self.pipeline().clock().now_ms();
+            if is_held_here(held, owner, name, now_ms).await {
                 return straight(self.own());
             }
             let which = self.has_resource(talk, name).await?;

@@ -18,12 +18,11 @@ use crate::cancellation::Cancellation;
 use crate::catalog::Catalogs;
 use crate::following::{Following, pause_after};
 use crate::gateway::{Gateway, TOGETHER_TIME};
-use crate::relay::NOT_ASKED;
 use crate::retry::Delivery;
 use crate::slot::{OnLine, Slot};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Heard, Line, LineError, Opening, Raw};
-use crate::words::{self, INTERNAL_ERROR, METHOD_NOT_FOUND};
+use crate::words::{self, INTERNAL_ERROR, METHOD_NOT_FOUND, NOT_ASKED};
 
 /// What says that a request is not wanted any more.
 pub(crate) const CANCELLED: &str = "notifications/cancelled";
