@@ -28,14 +28,14 @@ use crate::catalog::member;
 use crate::complete::completed;
 use crate::gateway::REVISION;
 use crate::listening::{LISTS, UPDATED};
-use crate::relay::{Ear, NOT_ASKED, relayed};
+use crate::relay::{Ear, relayed};
 use crate::session::{CANCELLED, Session};
 use crate::talk::{Talk, ToClient};
 use crate::upstream::{
     Answer, Ask, DEAF_AFTER, HEARD_MAX, Heard, LEVEL_META, LOG_MESSAGE, Line, LineError, Raw,
     level_number,
 };
-use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
+use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_ASKED};
 
 /// Rounds of one call that are run for an older client at most.
 const ROUNDS_MAX: usize = 16;

@@ -9,10 +9,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::gateway::Gateway;
+use crate::lists::is_unsupported;
 use crate::names::ambiguous;
 use crate::options::ToolNames;
 use crate::talk::{Question, Talk};
-use crate::unsupported::is_unsupported;
 use crate::upstream::Answer;
 use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
 

@@ -772,7 +772,8 @@ impl Gateway {
             subscription: None,
             owner: None,
         };
-        let answered = self.asked(talk, which, ask).await;
+        // It is large.
+        let answered = Box::pin(self.asked(talk, which, ask)).await;
         answered.unwrap_or_else(|error| words::unanswered(self.name_of(which), &error))
     }
 

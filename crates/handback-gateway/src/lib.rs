@@ -25,7 +25,6 @@
 //! | `handbacks` | upstreams that are Handbacks themselves |
 //! | `calls` | tools, prompts and resources, through the pipeline |
 //! | `completion` | what completes their arguments |
-//! | `unsupported` | methods that no server behind supports |
 //! | `slow` | calls that become tasks |
 //! | `hold`, [`bound`] | results over a client's budget |
 //! | `once` | those of tasks of upstreams, which are read more than once |
@@ -76,7 +75,6 @@ mod slow;
 mod starting;
 pub mod talk;
 mod tasks;
-mod unsupported;
 pub mod upstream;
 mod wishes;
 mod words;

@@ -1,9 +1,11 @@
 //! Lists of all upstreams, as one.
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use handback_mcp::Era;
 use handback_mcp::wire::Object;
 use handback_token::{Outside, Reason};
+use handback_tool::Kind;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -12,9 +14,8 @@ use crate::gateway::{Gateway, own_params};
 use crate::hop::ListPlace;
 use crate::naming::{self, Named};
 use crate::talk::{Question, Talk};
-use crate::unsupported::{is_unknown_method, is_unsupported, own_prompts};
 use crate::upstream::{Answer, Ask, LineError, Raw};
-use crate::words::{self, INVALID_PARAMS};
+use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// Pages of one list of one upstream that are looked at, at most: some may be empty.
 const PAGES_MAX: usize = 1_000;
@@ -378,6 +379,34 @@ fn page_of(era: Era, list: List, items: &[Bytes]) -> Bytes {
         _ => "",
     };
     format!(r#"{{"{}":[{}]{kind}}}"#, list.items(), items.join(",")).into()
+}
+
+/// True if every upstream, but for one that said so already, answers a request with -32601. One that
+/// cannot be reached now may support the method.
+pub(crate) async fn is_unsupported(
+    gateway: &Gateway,
+    talk: &Talk,
+    (question, params, except): (&Question<'_>, Option<&Bytes>, Option<usize>),
+) -> bool {
+    let others = (0..gateway.own()).filter(|which| Some(*which) != except);
+    let asked = others.map(|which| gateway.pass_soon(talk, which, question, params.cloned()));
+    let is_unknown = |answer: &Answer| match answer {
+        Answer::Error(error) => is_unknown_method(error),
+        Answer::Result(_) => false,
+    };
+    join_all(asked).await.iter().all(is_unknown)
+}
+
+/// True if there are prompts of our own for the caller.
+fn own_prompts(gateway: &Gateway, talk: &Talk) -> bool {
+    let mut listed = gateway.pipeline().registry().visible(&talk.caller);
+    listed.any(|it| matches!(it.kind(), Kind::Prompt))
+}
+
+/// True if an error says that there is no such method.
+fn is_unknown_method(error: &[u8]) -> bool {
+    let error: Value = serde_json::from_slice(error).unwrap_or_default();
+    error.get("code").and_then(Value::as_i64) == Some(METHOD_NOT_FOUND.into())
 }
 
 fn refused_cursor(reason: Reason) -> Answer {

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::catalog::{Catalog, OWN, Tool};
 use crate::gateway::{Gateway, text_of};
-use crate::held_links;
+use crate::held_links::is_held_here;
 use crate::lists::{List, fault_of};
 use crate::naming::{ALTERNATIVES_MAX, ambiguity};
 use crate::options::ToolNames;
@@ -63,7 +63,9 @@ impl Gateway {
         name: &str,
     ) -> Option<Target> {
         if operation == Operation::Read {
-            if held_links::is_held_here(self, talk, name).await {
+            let (held, owner) = (self.pipeline().held(), talk.caller.principal());
+            let now_ms = self.pipeline().clock().now_ms();
+            if is_held_here(held, owner, name, now_ms).await {
                 return Some(Target::at(self.own()));
             }
             return self.has_resource(talk, name).await.map(Target::at);

@@ -9,10 +9,7 @@ use crate::session::{Beside, Session};
 use crate::talk::{Talk, ToClient};
 use crate::upstream::{Answer, Ask, DEAF_AFTER, HEARD_MAX, Heard, Line, LineError};
 use crate::wishes::is_of_task;
-use crate::words::{self, METHOD_NOT_FOUND};
-
-/// What a server is told whose question reaches nobody.
-pub(crate) const NOT_ASKED: &str = "the client cannot be asked";
+use crate::words::{self, METHOD_NOT_FOUND, NOT_ASKED};
 
 /// Asks, and passes on what comes before the answer.
 pub(crate) async fn relayed(talk: Talk, line: Line, mut ask: Ask) -> Result<Answer, LineError> {

@@ -24,7 +24,7 @@ use crate::retry::Delivery;
 use crate::slot::{OnLine, Slot};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
 use crate::upstream::{Answer, Heard, Line, LineError, Opening, Raw};
-use crate::words::{self, INTERNAL_ERROR, METHOD_NOT_FOUND};
+use crate::words::{self, INTERNAL_ERROR, METHOD_NOT_FOUND, NOT_ASKED};
 
 /// What says that a request is not wanted any more.
 pub(crate) const CANCELLED: &str = "notifications/cancelled";

@@ -18,6 +18,9 @@ pub(crate) const INVALID_PARAMS: i32 = -32602;
 pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
 
+/// The message to a server whose request reaches nobody.
+pub(crate) const NOT_ASKED: &str = "the client cannot be asked";
+
 /// What is said of a message that readers differ about.
 pub(crate) const TWICE: &str = "a member of the message is there twice";
 

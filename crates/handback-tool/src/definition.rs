@@ -88,7 +88,6 @@ pub struct Definition {
     pub(crate) is_cancellable: bool,
     pub(crate) time_limit: Duration,
     pub(crate) checks_its_arguments: bool,
-    pub(crate) is_listed: bool,
     pub(crate) extra: Map<String, Value>,
 }
 
@@ -140,7 +139,6 @@ impl Definition {
             is_cancellable: true,
             time_limit: DEFAULT_TIME_LIMIT,
             checks_its_arguments: false,
-            is_listed: true,
             extra: Map::new(),
         }
     }
@@ -249,12 +247,6 @@ impl Definition {
     /// must bound what it takes, depth included.
     pub const fn checks_its_arguments(mut self) -> Self {
         self.checks_its_arguments = true;
-        self
-    }
-
-    /// Leaves it out of lists: callers learn its name from elsewhere.
-    pub const fn unlisted(mut self) -> Self {
-        self.is_listed = false;
         self
     }
 

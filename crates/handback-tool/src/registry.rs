@@ -32,6 +32,7 @@ pub struct Registered {
     definition: Definition,
     pub(crate) tool: Arc<dyn AnyTool>,
     validator: Validator,
+    is_listed: bool,
 }
 
 /// Something that cannot be registered.
@@ -81,6 +82,19 @@ impl Registry {
     ///
     /// [`RegistryError`] if its name or its schema is none, or there is another one of the name.
     pub fn add<T: Tool>(&mut self, tool: T) -> Result<(), RegistryError> {
+        self.insert(tool, true)
+    }
+
+    /// The same, left out of lists: callers learn its name from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn add_unlisted<T: Tool>(&mut self, tool: T) -> Result<(), RegistryError> {
+        self.insert(tool, false)
+    }
+
+    fn insert<T: Tool>(&mut self, tool: T, is_listed: bool) -> Result<(), RegistryError> {
         let tool: Arc<dyn AnyTool> = Arc::new(tool);
         let definition = tool.definition();
         let name = definition.name.clone();
@@ -100,7 +114,7 @@ impl Registry {
         }
         let operation = definition.kind.operation().as_str();
         let is_template = matches!(definition.kind, Kind::Template { .. });
-        let registered = Arc::new(Registered { definition, tool, validator });
+        let registered = Arc::new(Registered { definition, tool, validator, is_listed });
         let key = (operation, name);
         if self.entries.contains_key(&key) {
             return Err(RegistryError::Taken(key.1));
@@ -120,8 +134,9 @@ impl Registry {
 
     /// Everything that is listed and that this caller may call, in the order in which it was added.
     pub fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Definition> {
-        let entries = self.order.iter().map(|entry| &entry.definition);
-        entries.filter(|definition| definition.is_listed && self.allows(caller, definition))
+        let listed = self.order.iter().filter(|entry| entry.is_listed);
+        let entries = listed.map(|entry| &entry.definition);
+        entries.filter(|definition| self.allows(caller, definition))
     }
 
     /// What is registered under this very name, if the caller may use it: a template by itself.

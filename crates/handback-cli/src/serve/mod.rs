@@ -173,21 +173,25 @@ struct Listening {
     intro: Option<String>,
 }
 
+/// Refuses budgets where no upstream has results.
+fn check_budgets(args: &ServeArgs, settings: &Settings) -> Result<(), Failure> {
+    let budgets =
+        [("--budget", args.budget.is_some()), ("--media-budget", args.media_budget.is_some())];
+    match budgets.iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) if args.upstream.is_empty() && settings.upstreams.is_empty() => {
+            let hint = "--upstream names one, and so does [upstreams] in the configuration";
+            let message = format!("{flag} is for the results of upstreams: there is none");
+            Err(Failure::usage(message).hint(hint))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
     let (settings, _) = config_file::find(args.config.as_deref(), args.data.as_deref())?;
     let settings = args.over(settings);
     args.check(&settings)?;
-    let budgets =
-        [("--budget", args.budget.is_some()), ("--media-budget", args.media_budget.is_some())];
-    let given = budgets.iter().find(|(_, is_given)| *is_given);
-    if let Some((flag, _)) = given
-        && args.upstream.is_empty()
-        && settings.upstreams.is_empty()
-    {
-        let hint = "--upstream names one, and so does [upstreams] in the configuration";
-        let message = format!("{flag} is for the results of upstreams: there is none");
-        return Err(Failure::usage(message).hint(hint));
-    }
+    check_budgets(args, &settings)?;
     let ring_args = args.ring(&settings);
     let ring = rings::find_or_make_in(&ring_args, settings.data.as_deref(), None, output)?.ring;
     let data = match (&settings.data, settings.memory) {

@@ -358,26 +358,10 @@ impl Client {
                     }
                 })
             };
-            let mut answered = std::pin::pin!(answered);
-            // A request that was cancelled gets nothing more.
-            let pass_on = async |told: ToClient| match (is_wanted.is_cancelled(), &asked_in) {
-                (false, _) => drop(lines.say(told_line(&told)).await),
-                (true, Some(session)) => session.refuse(&told).await,
-                (true, None) => {}
-            };
-            let answer = loop {
-                tokio::select! {
-                    biased;
-                    Some(told) = told.recv() => pass_on(told).await,
-                    answer = &mut answered => break answer,
-                }
-            };
-            while let Ok(told) = told.try_recv() {
-                pass_on(told).await;
-            }
-            if let Some(answer) = answer.filter(|_| !is_wanted.is_cancelled()) {
+            let request = Outbound { lines, session: asked_in, cancellation: is_wanted };
+            if let Some(answer) = request.answered(Box::pin(answered), &mut told).await {
                 let line = answer_line(Some(id.clone()), &answer);
-                lines.say(Outgoing { line, delivery: Some(delivered) }).await;
+                request.lines.say(Outgoing { line, delivery: Some(delivered) }).await;
             }
         });
     }
@@ -408,6 +392,43 @@ impl Client {
 
     async fn say(&self, line: Bytes) {
         self.lines.say(line).await;
+    }
+}
+
+/// The way from a request back to its client.
+struct Outbound {
+    lines: Lines,
+    session: Option<Arc<Session>>,
+    cancellation: Cancellation,
+}
+
+impl Outbound {
+    /// Waits for the answer, and passes on what comes before. A request that was cancelled gets neither.
+    async fn answered(
+        &self,
+        answered: impl Future<Output = Option<Answer>>,
+        told: &mut mpsc::Receiver<ToClient>,
+    ) -> Option<Answer> {
+        let mut answered = std::pin::pin!(answered);
+        let answer = loop {
+            tokio::select! {
+                biased;
+                Some(told) = told.recv() => self.pass_on(told).await,
+                answer = &mut answered => break answer,
+            }
+        };
+        while let Ok(told) = told.try_recv() {
+            self.pass_on(told).await;
+        }
+        answer.filter(|_| !self.cancellation.is_cancelled())
+    }
+
+    async fn pass_on(&self, told: ToClient) {
+        match (self.cancellation.is_cancelled(), &self.session) {
+            (false, _) => drop(self.lines.say(told_line(&told)).await),
+            (true, Some(session)) => session.refuse(&told).await,
+            (true, None) => {}
+        }
     }
 }
 

@@ -150,6 +150,9 @@ enum State {
     FailedLong([u8; 16]),
 }
 
+/// Makes the state of an end that is held under an id.
+type StateOf = fn([u8; 16]) -> State;
+
 /// The end of a task, as it is given.
 enum End {
     Completed(Box<RawValue>),
@@ -526,7 +529,8 @@ impl Record {
             State::Failed(_) | State::FailedLong(_) => TaskStatus::Failed,
             State::Cancelled => TaskStatus::Cancelled,
         };
-        let until_ms = self.until_ms.unwrap_or(self.updated_ms.saturating_add(TASK_LIFE_MS));
+        let until_ms =
+            self.until_ms.unwrap_or_else(|| self.updated_ms.saturating_add(TASK_LIFE_MS));
         Task::new(id.to_string(), status, time(self.created_ms), time(self.updated_ms))
             .with_ttl_ms(until_ms.saturating_sub(self.created_ms))
             .with_poll_interval_ms(POLL_INTERVAL_MS)
@@ -628,7 +632,7 @@ impl Shared {
     /// Holds the end of a task for its owner, and gives what is recorded of it, and when both end. It
     /// counts for the owner, whatever its size: so does every task that has ended.
     async fn hold_end(&self, owner: &VerifiedPrincipal, end: End) -> (State, Option<Millis>) {
-        let (bytes, state): (Vec<u8>, fn([u8; 16]) -> State) = match end {
+        let (bytes, state): (Vec<u8>, StateOf) = match end {
             End::Completed(result) => (result.get().as_bytes().to_vec(), State::CompletedLong),
             End::Failed(error) => (error.to_string().into_bytes(), State::FailedLong),
             End::Cancelled => (Vec::new(), |_| State::Cancelled),

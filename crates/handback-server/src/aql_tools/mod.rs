@@ -30,7 +30,6 @@
 mod held;
 mod media;
 mod own;
-mod resource;
 mod shelf;
 mod tool;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use handback_gateway::bound::HELD_URI;
 use handback_identity::VerifiedPrincipal;
 use handback_page::aql::{
     self, Answer, Call, Catalog, Endpoint, Engine, Inside, Settings, SettingsError, Step, Waiting,
@@ -19,7 +20,6 @@ use serde_json::{Value, json};
 use super::held::Opened;
 use super::media::Shown;
 use super::own::Belongings;
-use super::resource::HeldResource;
 use super::shelf::HeldShelf;
 use crate::blocking::{Room, SharedRoom};
 
@@ -31,6 +31,9 @@ const DERIVING_MAX: usize = 2;
 /// Requests about held values that are looked at at the same time. Each may go over all of a value and
 /// sort it, which takes a core and some tens of megabytes.
 pub const HELD_CALLS_MAX: usize = 4;
+
+/// The code of MCP for a resource that is not there.
+const RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// Of these, what one caller may have: others are not in its way for long.
 pub const HELD_CALLS_PER_CALLER: usize = 2;
@@ -81,7 +84,7 @@ pub fn register(registry: &mut Registry, parts: AqlParts) -> Result<(), AqlError
     let shared =
         Shared { engine, held, sealer, revocations, clock, opened, room, deriving, held_room };
     let shared = Arc::new(shared);
-    registry.add(HeldResource { shared: Arc::clone(&shared) })?;
+    registry.add_unlisted(HeldResource { shared: Arc::clone(&shared) })?;
     for offered in tools {
         registry.add(AqlTool { offered, shared: Arc::clone(&shared) })?;
     }
@@ -93,7 +96,7 @@ struct AqlTool {
     shared: Arc<Shared>,
 }
 
-pub(super) struct Shared {
+struct Shared {
     engine: Engine,
     held: CallHeld,
     sealer: Arc<Sealer>,
@@ -107,7 +110,7 @@ pub(super) struct Shared {
 
 /// Which room a request waits for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
+enum Way {
     Deriving,
     Held,
     Other,
@@ -115,7 +118,7 @@ pub(super) enum Way {
 
 impl Shared {
     /// Runs work that blocks, when there is room for it.
-    pub(super) async fn run<T: Send + 'static>(
+    async fn run<T: Send + 'static>(
         &self,
         caller: &VerifiedPrincipal,
         way: Way,
@@ -129,7 +132,7 @@ impl Shared {
     }
 
     /// A look for the caller of a call.
-    pub(super) async fn look_of(self: &Arc<Self>, ctx: &CallContext) -> Look {
+    async fn look_of(self: &Arc<Self>, ctx: &CallContext) -> Look {
         Look {
             budget_bytes: ctx.budget_bytes(),
             principal: ctx.principal().clone(),
@@ -180,6 +183,38 @@ impl Tool for AqlTool {
                 }
             }
         }
+    }
+}
+
+/// The resources `handback://held/HANDLE`.
+struct HeldResource {
+    shared: Arc<Shared>,
+}
+
+impl Tool for HeldResource {
+    type Args = Value;
+
+    fn definition(&self) -> Definition {
+        let uri = format!("{HELD_URI}{{handle}}");
+        Definition::template(uri, "An image, audio or blob that is held.")
+    }
+
+    async fn call(&self, args: Value, ctx: &CallContext) -> Result<Outcome, ToolError> {
+        let handle = args.get("handle").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let uri = format!("{HELD_URI}{handle}");
+        let unknown = {
+            let data = json!({"uri": uri});
+            let unknown = ToolError::new("there is no such resource");
+            unknown.code(RESOURCE_NOT_FOUND).data(data).nothing_happened()
+        };
+        let Ok(handle) = Handle::parse(&handle) else { return Err(unknown) };
+        let look = self.shared.look_of(ctx).await;
+        let shown = move || {
+            let own = look.belongings();
+            Shown::of(&own, handle, None).and_then(|shown| shown.contents(&uri))
+        };
+        let found = self.shared.run(ctx.principal(), Way::Held, shown).await?;
+        found.ok_or(unknown)
     }
 }
 
@@ -251,7 +286,7 @@ enum Seen {
 }
 
 /// One look at the collections, on a thread that may block.
-pub(super) struct Look {
+struct Look {
     budget_bytes: Option<usize>,
     principal: VerifiedPrincipal,
     revocations: Revocations,
@@ -261,7 +296,7 @@ pub(super) struct Look {
 
 impl Look {
     /// The values of the caller.
-    pub(super) fn belongings(&self) -> Belongings<'_> {
+    fn belongings(&self) -> Belongings<'_> {
         Belongings {
             shelf: HeldShelf { held: self.shared.held.clone(), principal: self.principal.clone() },
             opened: &self.shared.opened,

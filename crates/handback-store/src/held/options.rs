@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::usage::Allowance;
 use crate::encrypted::key::Keys;
 use crate::{DataKey, Millis};
 
@@ -93,6 +92,18 @@ impl fmt::Debug for HeldOptions {
             .field("is_encrypted", &self.keys.is_some())
             .finish()
     }
+}
+
+/// The limit of what an owner may hold once a value is added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Allowance {
+    /// The quota.
+    #[default]
+    Quota,
+    /// The limit for values that the owner holds and owes together.
+    HeldAndOwed,
+    /// None: the value is kept in any case.
+    Unlimited,
 }
 
 /// What is said of a value when it is made.

@@ -12,12 +12,12 @@ use handback_token::Handle;
 use rand_core::CryptoRng;
 
 use super::error::HeldError;
-use super::options::{HeldOptions, NewValue};
+use super::options::{Allowance, HeldOptions, NewValue};
 use super::reader::HeldReader;
 use super::row::{MAX_KIND_BYTES, Name, Place, Row, Space, State, chunks, rows};
 use super::sweep::Progress;
 use super::tally::Taken;
-use super::usage::{Allowance, RowChange};
+use super::usage::RowChange;
 use super::writer::HeldWriter;
 use super::{MAX_NOTE_BYTES, TOMBSTONE_LIFE_MS, file};
 use crate::encrypted::key::Keys;

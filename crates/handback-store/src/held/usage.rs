@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::error::HeldError;
+use super::options::Allowance;
 use super::row::{Name, Row, State, all_rows};
 use super::store::Shared;
 use crate::coding::Reader;
@@ -69,18 +70,6 @@ fn key(owner: &str) -> Bytes {
 /// What a value of this size counts.
 pub(super) const fn cost(size: u64) -> u64 {
     size.saturating_add(VALUE_COST_BYTES)
-}
-
-/// The limit of what an owner may hold once a value is added.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Allowance {
-    /// The quota.
-    #[default]
-    Quota,
-    /// The limit for values that the owner holds and owes together.
-    HeldAndOwed,
-    /// None: the value is kept in any case.
-    Unlimited,
 }
 
 /// A change of a value's row, with what changes beside it.

@@ -7,9 +7,10 @@ use bytes::Bytes;
 
 use super::error::HeldError;
 use super::file::FileWriter;
+use super::options::Allowance;
 use super::row::{Name, Place, Row, State};
 use super::store::{Held, Shared, put};
-use super::usage::{Allowance, RowChange, cost};
+use super::usage::{RowChange, cost};
 use super::{CHUNK_BYTES, MAX_IN_STORE_BYTES};
 use crate::{Change, Kv, KvBatch, Millis};
 

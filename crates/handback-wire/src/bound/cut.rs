@@ -103,7 +103,7 @@ impl<'a> Bounding<'a> {
     }
 
     /// Bytes of media that are shown at most.
-    fn media_room(&self) -> u64 {
+    fn media_bytes_max(&self) -> u64 {
         self.media.room() as u64
     }
 
@@ -165,7 +165,7 @@ pub fn bound<K: Keep>(
         return as_given();
     }
     let job = Job { chunks, shape: &shape, media: &media, how };
-    if let Some(plan) = Plan::of(&shape, &media, (how.room(), how.media_room()))
+    if let Some(plan) = Plan::of(&shape, &media, (how.room(), how.media_bytes_max()))
         && let Some(bounded) = job.taken_apart(&plan, keep)?
     {
         return Ok(bounded);
@@ -315,7 +315,7 @@ impl Job<'_> {
 impl Job<'_> {
     fn look(&self, limit: usize, share: usize) -> Look<'_> {
         let Self { chunks, media, how, .. } = self;
-        Look { chunks: *chunks, limit, share, media, media_room: how.media_room() }
+        Look { chunks: *chunks, limit, share, media, media_room: how.media_bytes_max() }
     }
 
     /// The result, and the bytes of the media in it.

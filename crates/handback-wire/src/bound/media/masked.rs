@@ -8,8 +8,8 @@ use handback_page::json::ByteSource;
 
 use super::MediaBlock;
 
-/// A JSON value in which the base64 of media blocks is replaced by a short text that names it, so that
-/// pages and searches of the value have none of it.
+/// A JSON value without the base64 of its media blocks, for pages and searches. A short text that names
+/// the media is in its place.
 #[derive(Debug)]
 pub struct Masked<S> {
     source: S,
