@@ -14,6 +14,7 @@ mod hub;
 mod key;
 mod name;
 mod offset;
+mod pattern;
 mod record;
 mod sign;
 mod state;
@@ -32,6 +33,7 @@ pub use hub::{
 pub use key::{BadKey, ENCRYPTION_BYTES, RecordKey, StreamKey};
 pub use name::{MAX_PATH_BYTES, NameError, NameId, STREAM_ID_BYTES, StreamId, StreamName};
 pub use offset::{Offset, OffsetError};
+pub use pattern::PathPattern;
 pub use record::{
     Life, MAX_CONTENT_TYPE_BYTES, MAX_COUNT, MAX_PAYLOAD_BYTES, MAX_PRODUCER_ID_BYTES,
     MAX_WRITER_SEQ_BYTES, Payload, ProducerTag, Record,
