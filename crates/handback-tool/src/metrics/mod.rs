@@ -26,9 +26,10 @@ mod table;
 mod text;
 mod upstream;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::request::Surface;
+use crate::share::Quota;
 
 pub(crate) use count::Counted;
 pub use instruments::{Counter, Histogram};
@@ -126,6 +127,8 @@ pub struct Metrics {
     pub referenced_bytes: Counter,
     /// How long relayed calls were in the gateway, and not at their upstream.
     pub overhead: Histogram,
+    /// The quotas of subscriptions and of their bytes, where there are streams.
+    subscriptions: OnceLock<(Quota, Quota)>,
     upstreams: RwLock<Vec<Arc<UpstreamMetrics>>>,
 }
 
@@ -153,6 +156,11 @@ impl Metrics {
             all.push(Arc::clone(&new));
         }
         new
+    }
+
+    /// Shows how much of the quotas of subscriptions, and of their bytes, all callers use.
+    pub fn show_subscriptions(&self, count: Quota, bytes: Quota) {
+        let _ = self.subscriptions.set((count, bytes));
     }
 
     /// Calls that were answered with what an earlier try gave.
