@@ -16,6 +16,10 @@ pub struct Limits {
     pub connections: usize,
     /// The part of each limit for all callers that one identified caller may use.
     pub caller_share: Share,
+    /// Subscriptions of streams.
+    pub subscriptions: u64,
+    /// Bytes of subscriptions, with the paths of the streams that they follow.
+    pub subscription_bytes: u64,
     /// Calls of tools that one caller may have in flight.
     pub calls_per_caller: usize,
     /// How fast one caller may call tools.
@@ -41,6 +45,10 @@ impl Limits {
     pub const HEADER_BYTES: usize = 16 << 10;
     /// Connections: more than one machine serves well.
     pub const CONNECTIONS: usize = 10_000;
+    /// Subscriptions: an eighth is a worker for each of a thousand things.
+    pub const SUBSCRIPTIONS: u64 = 10_000;
+    /// Bytes of subscriptions: a quarter of a million links, in the memory of a small machine.
+    pub const SUBSCRIPTION_BYTES: u64 = 128 << 20;
     /// Calls in flight: an agent that works on many things at once.
     pub const CALLS_PER_CALLER: usize = 64;
     /// How long a call may take: longer work has a task of its own.
@@ -64,6 +72,8 @@ impl Default for Limits {
             header_bytes: Self::HEADER_BYTES,
             connections: Self::CONNECTIONS,
             caller_share: Share::default(),
+            subscriptions: Self::SUBSCRIPTIONS,
+            subscription_bytes: Self::SUBSCRIPTION_BYTES,
             calls_per_caller: Self::CALLS_PER_CALLER,
             call_rate: Rate { per_second: Rate::PER_SECOND, burst: Rate::BURST },
             call_time: Self::CALL_TIME,

@@ -17,21 +17,19 @@ use handback_stream::{PublicKey, RecoverError};
 use handback_surface::atd;
 use handback_surface::duplex::{DuplexRoutes, DuplexSettings};
 use handback_surface::guard::Guard;
-use handback_surface::streams::{
-    Clock, Mode, Settings, StreamRoutes, Streams, SubscriptionSettings, Targets,
-};
+use handback_surface::streams::{Clock, Mode, Settings, StreamRoutes, Streams, SubscriptionQuotas};
 use handback_token::{KeyRing, Mode as TokenMode, Sealer, SealerError, UnixTime};
 use handback_tool::Metrics;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::config::{ServerConfig, StoreChoice, Upstream};
-use crate::identity::{Identity, IdentityError};
+use crate::identity::{FetchError, Identity, IdentityError};
 use crate::keys::{self, KeyError, StoreKeys};
 use crate::router::Router;
 use crate::tls::{Tls, TlsError};
 use crate::tools::{ToolParts, Tools, ToolsError};
-use crate::{clock, connections};
+use crate::{clock, connections, webhooks};
 
 /// A server that listens.
 #[derive(Debug)]
@@ -77,6 +75,9 @@ pub enum StartError {
     /// Who calls.
     #[error("cannot identify callers")]
     Identity(#[from] IdentityError),
+    /// TLS to the targets of webhooks.
+    #[error("cannot deliver webhooks over TLS")]
+    Webhooks(#[from] FetchError),
     /// TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -164,12 +165,7 @@ impl Server {
         }
         let guard = config.origins.iter().fold(Guard::loopback(), |guard, o| guard.origin(o));
         let guard = config.hosts.iter().fold(guard, |guard, host| guard.host(host));
-        let subscriptions = SubscriptionSettings {
-            kv: Arc::clone(&kv),
-            key: keys.webhooks,
-            targets: Targets::Loopback,
-            base: format!("{}://{address}", if tls.is_some() { "https" } else { "http" }),
-        };
+        let subscriptions = webhooks::settings(&config, address, Arc::clone(&kv), keys.webhooks)?;
         let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
         let mut settings_duplex = DuplexSettings::default();
         settings_duplex.resume_ttl = Duration::from_secs(config.tokens.resume_ttl_s.into());
@@ -184,6 +180,8 @@ impl Server {
         };
         let tools = ToolParts::of(config, Arc::clone(&kv), keys.data, Arc::clone(&sealer));
         let tools = Tools::open(tools, &time)?;
+        let SubscriptionQuotas { count, bytes } = subscriptions.quotas.clone();
+        tools.pipeline.metrics().show_subscriptions(count, bytes);
         settings_duplex.gate = Some(tools.pipeline.gate());
         let settings_duplex = settings_duplex.tools(Arc::clone(&tools.pipeline));
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);

@@ -10,6 +10,7 @@ use handback_identity::jwt::{Algorithm, DEFAULT_ALGORITHMS, JwtPolicy};
 use handback_identity::permissions::{DefaultAccess, Rule};
 use handback_identity::{Glob, Permissions};
 use handback_page::aql;
+use handback_surface::streams::TargetPattern;
 use handback_token::{KeyRing, SealerConfig};
 use handback_tool::{Rate, Share};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::error::FileError;
 use super::upstreams::{GatewaySettings, UpstreamSettings};
 use super::values::{Host, Origin, Parsed, Scope, Source, Within};
-use crate::config::{DEFAULT_LISTEN, ServerConfig};
+use crate::config::{DEFAULT_LISTEN, ServerConfig, WebhookOptions};
 use crate::identity::{IdentityMode, OidcSettings};
 use crate::limits::Limits;
 use crate::tls::TlsFiles;
@@ -67,6 +68,8 @@ pub struct Settings {
     pub collections: BTreeMap<String, Source>,
     /// `[mcp]`.
     pub mcp: McpSettings,
+    /// `[webhooks]`.
+    pub webhooks: WebhookSettings,
     /// `[upstreams]`.
     pub upstreams: BTreeMap<String, UpstreamSettings>,
     /// `[gateway]`.
@@ -96,6 +99,7 @@ impl Default for Settings {
             pages: PageSettings::default(),
             collections: BTreeMap::new(),
             mcp: McpSettings::default(),
+            webhooks: WebhookSettings::default(),
             upstreams: BTreeMap::new(),
             gateway: GatewaySettings::default(),
         }
@@ -251,6 +255,10 @@ pub struct LimitSettings {
     pub connections: Within<1, 1_000_000>,
     /// One identified caller may use one part in this many of each limit for all callers.
     pub caller_share: Within<1, 1_000>,
+    /// Subscriptions of streams of all callers.
+    pub subscriptions: Within<1, 1_000_000>,
+    /// Bytes of these subscriptions.
+    pub subscription_bytes: Within<65_536, 4_294_967_295>,
     /// Calls in flight of one caller.
     pub calls_per_caller: Within<1, 100_000>,
     /// Calls of one caller per second, in the long run.
@@ -272,6 +280,8 @@ impl Default for LimitSettings {
             header_bytes: Within::of::<16_384>(),
             connections: Within::of::<10_000>(),
             caller_share: Within::of::<{ Share::ONE_IN }>(),
+            subscriptions: Within::of::<10_000>(),
+            subscription_bytes: Within::of::<134_217_728>(),
             calls_per_caller: Within::of::<64>(),
             calls_per_second: Within::of::<{ Rate::PER_SECOND }>(),
             calls_burst: Within::of::<{ Rate::BURST }>(),
@@ -364,6 +374,17 @@ pub struct PresetSettings {
     pub edges: Option<bool>,
 }
 
+/// `[webhooks]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct WebhookSettings {
+    /// Targets of deliveries.
+    pub targets: Vec<Parsed<TargetPattern>>,
+    /// Certificate authorities of targets over TLS.
+    pub ca_file: Option<PathBuf>,
+}
+
 /// `[mcp]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -417,7 +438,11 @@ impl Settings {
             .identity(self.identity_mode()?)
             .permissions(self.permissions()?)
             .limits(self.limits())
-            .tokens(self.tokens());
+            .tokens(self.tokens())
+            .webhooks(WebhookOptions {
+                targets: self.webhooks.targets.iter().map(|t| t.get().clone()).collect(),
+                ca_file: self.webhooks.ca_file.clone(),
+            });
         if let Some(files) = self.tls_files()? {
             config = config.tls(files);
         }
@@ -512,6 +537,8 @@ impl Settings {
             header_bytes,
             connections,
             caller_share,
+            subscriptions,
+            subscription_bytes,
             calls_per_caller,
             calls_per_second,
             calls_burst,
@@ -525,6 +552,8 @@ impl Settings {
             header_bytes: header_bytes.size(),
             connections: connections.size(),
             caller_share: Share::one_in(caller_share.get()),
+            subscriptions: subscriptions.get().into(),
+            subscription_bytes: subscription_bytes.get().into(),
             calls_per_caller: calls_per_caller.size(),
             call_rate: Rate { per_second: calls_per_second.get(), burst: calls_burst.get() },
             call_time: Duration::from_secs(call_time_s.get().into()),
@@ -659,6 +688,7 @@ impl Settings {
             &mut self.tls.key,
             &mut self.identity.file.file,
             &mut self.identity.oidc.ca_file,
+            &mut self.webhooks.ca_file,
         ];
         for path in paths.into_iter().flatten() {
             *path = folder.join(&path);

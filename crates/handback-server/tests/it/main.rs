@@ -24,9 +24,11 @@ mod oidc;
 mod rates;
 mod revoke;
 mod roster;
+mod subscriptions;
 mod support;
 mod tls;
 mod vectors;
+mod webhooks;
 
 /// As in the binary: what memory is measured depends on it.
 #[global_allocator]

@@ -9,6 +9,7 @@ mod append;
 mod channels;
 mod create;
 mod cursor;
+mod directory;
 mod driver;
 mod live;
 pub mod log;
@@ -25,4 +26,4 @@ mod writer;
 
 pub use driver::{Clock, Mode, NotTaken, Streams};
 pub use routes::{PREFIX, Settings, StreamRoutes, SubscriptionSettings};
-pub use subscriptions::Targets;
+pub use subscriptions::{SubscriptionQuotas, TargetError, TargetPattern, WebhookTargets};
