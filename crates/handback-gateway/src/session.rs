@@ -19,7 +19,6 @@ use crate::catalog::Catalogs;
 use crate::following::{Following, pause_after};
 use crate::gateway::{Gateway, TOGETHER_TIME};
 use crate::programs::ProgramAccount;
-use crate::relay::NOT_ASKED;
 use crate::retry::Delivery;
 use crate::slot::{OnLine, Slot};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX};

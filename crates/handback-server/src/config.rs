@@ -10,6 +10,7 @@ use handback_gateway::options as gateway;
 use handback_gateway::upstream::{Place, Spec, StartLimits, StderrUse};
 use handback_identity::Permissions;
 use handback_page::aql::{self, Catalog};
+use handback_surface::streams::TargetPattern;
 use handback_token::ring::source::{AtdKeyUse, LoadRingError, LoadedRing, Sources};
 use handback_token::{KeyRing, Mode, SealerConfig, UnixTime};
 use handback_tool::{MAX_RESULT_BYTES, Registry, RegistryError, Tool};
@@ -49,6 +50,17 @@ pub struct Upstream {
     pub start: Duration,
 }
 
+/// Targets of the webhooks of subscriptions.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::exhaustive_structs, reason = "written as a literal")]
+pub struct WebhookOptions {
+    /// Targets. Without any, there are no webhooks where callers are identified; elsewhere every target
+    /// on this machine is one.
+    pub targets: Vec<TargetPattern>,
+    /// Certificate authorities for targets over TLS, instead of those of this machine.
+    pub ca_file: Option<PathBuf>,
+}
+
 /// What a server is configured with.
 #[derive(Debug)]
 #[must_use]
@@ -67,6 +79,7 @@ pub struct ServerConfig {
     pub(crate) server_id: Option<String>,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) limits: Limits,
+    pub(crate) webhooks: WebhookOptions,
     pub(crate) tokens: SealerConfig,
     pub(crate) registry: Registry,
     pub(crate) collections: Option<(Catalog, aql::Settings)>,
@@ -107,43 +120,12 @@ impl ServerConfig {
     /// A server with the streams of a data directory.
     pub fn new(ring: KeyRing, data: PathBuf) -> Self {
         let wrapped = Some(data.join("wrapped"));
-        Self::with_store(ring, StoreChoice::Embedded(data.join("store")), wrapped)
+        with_store(ring, StoreChoice::Embedded(data.join("store")), wrapped)
     }
 
     /// A server that forgets everything when it stops.
     pub fn in_memory(ring: KeyRing) -> Self {
-        Self::with_store(ring, StoreChoice::Memory, None)
-    }
-
-    fn with_store(ring: KeyRing, store: StoreChoice, wrapped: Option<PathBuf>) -> Self {
-        Self {
-            listen: DEFAULT_LISTEN,
-            wrapped,
-            store,
-            ring,
-            signing: true,
-            long_poll: None,
-            origins: Vec::new(),
-            hosts: Vec::new(),
-            identity: IdentityMode::None,
-            permissions: Permissions::default(),
-            server_id: None,
-            tls: None,
-            limits: Limits::default(),
-            tokens: SealerConfig::default(),
-            registry: Registry::new(),
-            collections: None,
-            upstreams: Vec::new(),
-            withheld: Vec::new(),
-            stderr: StderrUse::default(),
-            gateway: gateway::Options::default(),
-            audit: None,
-            socket: None,
-            #[cfg(debug_assertions)]
-            kill_at: None,
-            #[cfg(debug_assertions)]
-            clock_offset_ms: 0,
-        }
+        with_store(ring, StoreChoice::Memory, None)
     }
 
     /// Listens there.
@@ -289,6 +271,12 @@ impl ServerConfig {
         self
     }
 
+    /// Delivers webhooks to these targets.
+    pub fn webhooks(mut self, options: WebhookOptions) -> Self {
+        self.webhooks = options;
+        self
+    }
+
     /// Makes tokens that live so long.
     pub fn tokens(mut self, tokens: SealerConfig) -> Self {
         self.tokens = tokens;
@@ -325,6 +313,38 @@ impl ServerConfig {
     pub const fn dangerous_clock_offset_ms(mut self, offset: i64) -> Self {
         self.clock_offset_ms = offset;
         self
+    }
+}
+
+fn with_store(ring: KeyRing, store: StoreChoice, wrapped: Option<PathBuf>) -> ServerConfig {
+    ServerConfig {
+        listen: DEFAULT_LISTEN,
+        wrapped,
+        store,
+        ring,
+        signing: true,
+        long_poll: None,
+        origins: Vec::new(),
+        hosts: Vec::new(),
+        identity: IdentityMode::None,
+        permissions: Permissions::default(),
+        server_id: None,
+        tls: None,
+        limits: Limits::default(),
+        webhooks: WebhookOptions::default(),
+        tokens: SealerConfig::default(),
+        registry: Registry::new(),
+        collections: None,
+        upstreams: Vec::new(),
+        withheld: Vec::new(),
+        stderr: StderrUse::default(),
+        gateway: gateway::Options::default(),
+        audit: None,
+        socket: None,
+        #[cfg(debug_assertions)]
+        kill_at: None,
+        #[cfg(debug_assertions)]
+        clock_offset_ms: 0,
     }
 }
 

@@ -56,8 +56,9 @@ mod router;
 mod server;
 mod tls;
 mod tools;
+mod webhooks;
 
-pub use config::{DEFAULT_LISTEN, ServerConfig, StoreChoice, Upstream};
+pub use config::{DEFAULT_LISTEN, ServerConfig, StoreChoice, Upstream, WebhookOptions};
 #[cfg(debug_assertions)]
 pub use faults::{BadKillPoint, KillPoint};
 pub use handback_gateway as gateway;

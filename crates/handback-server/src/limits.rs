@@ -37,6 +37,10 @@ pub struct Limits {
     pub audit_file_bytes: u64,
     /// Full files of the audit that are kept.
     pub audit_files: u32,
+    /// Subscriptions of streams.
+    pub subscriptions: u64,
+    /// Bytes of subscriptions, with the paths of the streams that they follow.
+    pub subscription_bytes: u64,
     /// Calls of tools that one caller may have in flight.
     pub calls_per_caller: usize,
     /// How fast one caller may call tools.
@@ -93,6 +97,10 @@ impl Limits {
     pub const AUDIT_FILE_BYTES: u64 = 64 << 20;
     /// Full files of the audit: 512 MiB.
     pub const AUDIT_FILES: u32 = 8;
+    /// Subscriptions: an eighth is a worker for each of a thousand things.
+    pub const SUBSCRIPTIONS: u64 = 10_000;
+    /// Bytes of subscriptions: a quarter of a million links, in the memory of a small machine.
+    pub const SUBSCRIPTION_BYTES: u64 = 128 << 20;
     /// Calls in flight: an agent that works on many things at once.
     pub const CALLS_PER_CALLER: usize = 64;
     /// How long a call may take: longer work has a task of its own.
@@ -126,6 +134,8 @@ impl Default for Limits {
             audit_refusals: RefusalRate::PER_SECOND,
             audit_file_bytes: Self::AUDIT_FILE_BYTES,
             audit_files: Self::AUDIT_FILES,
+            subscriptions: Self::SUBSCRIPTIONS,
+            subscription_bytes: Self::SUBSCRIPTION_BYTES,
             calls_per_caller: Self::CALLS_PER_CALLER,
             call_rate: Rate { per_second: Rate::PER_SECOND, burst: Rate::BURST },
             call_time: Self::CALL_TIME,

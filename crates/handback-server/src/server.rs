@@ -17,23 +17,21 @@ use handback_stream::{PublicKey, RecoverError};
 use handback_surface::atd;
 use handback_surface::duplex::{DuplexRoutes, DuplexSettings};
 use handback_surface::guard::Guard;
-use handback_surface::streams::{
-    Clock, Mode, Settings, StreamRoutes, Streams, SubscriptionSettings, Targets,
-};
+use handback_surface::streams::{Clock, Mode, Settings, StreamRoutes, Streams, SubscriptionQuotas};
 use handback_token::{KeyRing, Mode as TokenMode, Sealer, SealerError, UnixTime};
 use handback_tool::{InputBudget, Metrics, Quota};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::config::{ServerConfig, StoreChoice, Upstream};
-use crate::identity::{Identity, IdentityError};
+use crate::identity::{FetchError, Identity, IdentityError};
 use crate::keys::{self, KeyError, StoreKeys};
 use crate::limits::Limits;
 use crate::quotas::RequestQuotas;
 use crate::router::Router;
 use crate::tls::{Tls, TlsError};
 use crate::tools::{ToolParts, Tools, ToolsError};
-use crate::{behind, clock, connections, files};
+use crate::{behind, clock, connections, files, webhooks};
 
 /// A server that listens.
 #[derive(Debug)]
@@ -84,6 +82,9 @@ pub enum StartError {
     /// Who calls.
     #[error("cannot identify callers")]
     Identity(#[from] IdentityError),
+    /// TLS to the targets of webhooks.
+    #[error("cannot deliver webhooks over TLS")]
+    Webhooks(#[from] FetchError),
     /// TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -197,14 +198,9 @@ impl Server {
         let settings = stream_settings(&config);
         let guard = config.origins.iter().fold(Guard::loopback(), |guard, o| guard.origin(o));
         let guard = config.hosts.iter().fold(guard, |guard, host| guard.host(host));
-        let subscriptions = SubscriptionSettings {
-            kv: Arc::clone(&kv),
-            key: keys.webhooks,
-            targets: Targets::Loopback,
-            base: format!("{}://{address}", if tls.is_some() { "https" } else { "http" }),
-        };
+        let subscriptions = webhooks::settings(&config, address, Arc::clone(&kv), keys.webhooks)?;
         let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
-        let settings_duplex = duplex_settings(&config);
+        let mut settings_duplex = duplex_settings(&config);
         let (is_signing, limits) = (config.signing, config.limits);
         behind::look_at(&config);
         let socket = match config.socket.clone() {
@@ -220,6 +216,8 @@ impl Server {
         let _ = tools.pipeline.metrics().input.set(input.clone());
         settings_duplex.input = input.clone();
         let gate = tools.pipeline.gate();
+        let SubscriptionQuotas { count, bytes } = subscriptions.quotas.clone();
+        tools.pipeline.metrics().show_subscriptions(count, bytes);
         let settings_duplex = settings_duplex.tools(Arc::clone(&tools.pipeline));
         let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
         let routes = StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(sealer);

@@ -15,6 +15,7 @@ mod key;
 mod ledger;
 mod name;
 mod offset;
+mod pattern;
 mod record;
 mod sign;
 mod state;
@@ -34,6 +35,7 @@ pub use key::{BadKey, ENCRYPTION_BYTES, RecordKey, StreamKey};
 pub use ledger::{StreamQuota, StreamQuotas};
 pub use name::{MAX_PATH_BYTES, NameError, NameId, STREAM_ID_BYTES, StreamId, StreamName};
 pub use offset::{Offset, OffsetError};
+pub use pattern::PathPattern;
 pub use record::{
     Life, MAX_CONTENT_TYPE_BYTES, MAX_COUNT, MAX_PAYLOAD_BYTES, MAX_PRODUCER_ID_BYTES,
     MAX_WRITER_SEQ_BYTES, Payload, ProducerTag, Record,

@@ -42,16 +42,7 @@ impl StreamName {
     ///
     /// [`NameError`] if it is not a path.
     pub fn new(owner: impl Into<String>, path: &str) -> Result<Self, NameError> {
-        if path.is_empty() {
-            return Err(NameError::Empty);
-        }
-        if path.len() > MAX_PATH_BYTES {
-            return Err(NameError::TooLong);
-        }
-        let is_bad = |segment: &str| matches!(segment, "" | "." | "..");
-        if path.chars().any(char::is_control) || path.split('/').any(is_bad) {
-            return Err(NameError::BadSegment);
-        }
+        check_path(path)?;
         Ok(Self { owner: owner.into(), path: path.to_owned() })
     }
 
@@ -79,6 +70,21 @@ impl StreamName {
         let digest: [u8; 32] = hash.finalize().into();
         NameId(digest.first_chunk().copied().unwrap_or_default())
     }
+}
+
+/// Checks a path, or a pattern over paths, which has the same bounds.
+pub(crate) fn check_path(path: &str) -> Result<(), NameError> {
+    if path.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if path.len() > MAX_PATH_BYTES {
+        return Err(NameError::TooLong);
+    }
+    let is_bad = |segment: &str| matches!(segment, "" | "." | "..");
+    if path.chars().any(char::is_control) || path.split('/').any(is_bad) {
+        return Err(NameError::BadSegment);
+    }
+    Ok(())
 }
 
 impl fmt::Display for StreamName {

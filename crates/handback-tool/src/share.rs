@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use handback_identity::VerifiedPrincipal;
+use handback_identity::{VerifiedPrincipal, binding};
 
 /// The part of a limit that one caller may use: one in N.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,25 @@ impl Quota {
     /// The units that a caller uses now.
     #[must_use]
     pub fn used_by(&self, caller: &VerifiedPrincipal) -> u64 {
-        lock(&self.counts).callers.get(&caller.binding()).copied().unwrap_or_default()
+        self.used_by_stored(&caller.binding())
+    }
+
+    /// The same, for the stored binding of an owner.
+    #[must_use]
+    pub fn used_by_stored(&self, binding: &str) -> u64 {
+        lock(&self.counts).callers.get(binding).copied().unwrap_or_default()
+    }
+
+    /// The units that all callers together use now.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        lock(&self.counts).sum
+    }
+
+    /// The most that the owner with this stored binding may use.
+    #[must_use]
+    pub fn limit_of_stored(&self, binding: &str) -> u64 {
+        if binding::is_unauthenticated(binding) { self.total } else { self.per_caller }
     }
 
     /// Counts `amount` units for a caller until the charge is dropped.
@@ -125,9 +143,18 @@ impl Quota {
     ///
     /// The caller's share or the total would be exceeded. Nothing is counted then.
     pub fn charge(&self, caller: &VerifiedPrincipal, amount: u64) -> Result<Charge, Exhausted> {
-        let limit = if caller.is_unauthenticated() { self.total } else { self.per_caller };
+        self.charge_stored(&caller.binding(), amount)
+    }
+
+    /// The same, for something that was stored with the binding of its owner.
+    ///
+    /// # Errors
+    ///
+    /// As [`Quota::charge`].
+    pub fn charge_stored(&self, binding: &str, amount: u64) -> Result<Charge, Exhausted> {
+        let limit = self.limit_of_stored(binding);
         let mut charge =
-            Charge { quota: self.clone(), binding: caller.binding(), limit, amount: 0 };
+            Charge { quota: self.clone(), binding: binding.to_owned(), limit, amount: 0 };
         charge.grow(amount)?;
         Ok(charge)
     }
@@ -227,6 +254,18 @@ mod tests {
         let _first = quota.charge(&caller(1), 4).unwrap();
         let _second = quota.charge(&caller(2), 3).unwrap();
         assert_eq!(quota.charge(&caller(3), 2).unwrap_err(), Exhausted::Total);
+    }
+
+    #[test]
+    fn what_was_stored_counts_for_its_owner() {
+        let quota = Quota::new(16, Share::default());
+        let ada = caller(1);
+        let _stored = quota.charge_stored(&ada.binding(), 2).unwrap();
+        assert_eq!(quota.charge(&ada, 1).unwrap_err(), Exhausted::Caller);
+        let nobody = VerifiedPrincipal::unauthenticated().binding();
+        assert_eq!((quota.limit_of_stored(&nobody), quota.limit_of_stored("i\0s")), (16, 2));
+        assert!(quota.charge_stored(&nobody, 14).is_ok());
+        assert_eq!((quota.used_by(&ada), quota.used()), (2, 2));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use self::error::{FileError, UnknownKey};
 pub use self::settings::{
     AccessName, HeldSettings, IdentityName, IdentitySettings, LimitSettings, McpSettings, McpTools,
     OidcFileSettings, PageSettings, PermissionSettings, PresetSettings, RuleSettings, Settings,
-    StaticFileSettings, TlsSettings, TokenSettings,
+    StaticFileSettings, TlsSettings, TokenSettings, WebhookSettings,
 };
 pub use self::upstreams::{
     Address, GatewaySettings, GatewayToolSettings, NamesName, ReferenceSettings, RetryName, Secret,

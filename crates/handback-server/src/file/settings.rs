@@ -10,6 +10,7 @@ use handback_identity::jwt::{Algorithm, DEFAULT_ALGORITHMS, JwtPolicy};
 use handback_identity::permissions::{DefaultAccess, Rule};
 use handback_identity::{Glob, Permissions};
 use handback_page::aql;
+use handback_surface::streams::TargetPattern;
 use handback_token::{KeyRing, SealerConfig};
 use handback_tool::{Rate, RefusalRate, Share};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::error::FileError;
 use super::upstreams::{GatewaySettings, UpstreamSettings};
 use super::values::{Host, Origin, Parsed, Scope, Source, Within};
-use crate::config::{DEFAULT_LISTEN, ServerConfig};
+use crate::config::{DEFAULT_LISTEN, ServerConfig, WebhookOptions};
 use crate::identity::{IdentityMode, OidcSettings};
 use crate::limits::Limits;
 use crate::tls::TlsFiles;
@@ -67,6 +68,8 @@ pub struct Settings {
     pub collections: BTreeMap<String, Source>,
     /// `[mcp]`.
     pub mcp: McpSettings,
+    /// `[webhooks]`.
+    pub webhooks: WebhookSettings,
     /// `[upstreams]`.
     pub upstreams: BTreeMap<String, UpstreamSettings>,
     /// `[gateway]`.
@@ -96,6 +99,7 @@ impl Default for Settings {
             pages: PageSettings::default(),
             collections: BTreeMap::new(),
             mcp: McpSettings::default(),
+            webhooks: WebhookSettings::default(),
             upstreams: BTreeMap::new(),
             gateway: GatewaySettings::default(),
         }
@@ -271,6 +275,10 @@ pub struct LimitSettings {
     pub audit_file_mib: Within<1, 1_048_576>,
     /// Full files of the audit that are kept.
     pub audit_files: Within<1, 10_000>,
+    /// Subscriptions of streams of all callers.
+    pub subscriptions: Within<1, 1_000_000>,
+    /// Bytes of these subscriptions.
+    pub subscription_bytes: Within<65_536, 4_294_967_295>,
     /// Calls in flight of one caller.
     pub calls_per_caller: Within<1, 100_000>,
     /// Calls of one caller per second, in the long run.
@@ -302,6 +310,8 @@ impl Default for LimitSettings {
             audit_refusals_per_second: Within::of::<{ RefusalRate::PER_SECOND }>(),
             audit_file_mib: Within::of::<64>(),
             audit_files: Within::of::<8>(),
+            subscriptions: Within::of::<10_000>(),
+            subscription_bytes: Within::of::<134_217_728>(),
             calls_per_caller: Within::of::<64>(),
             calls_per_second: Within::of::<{ Rate::PER_SECOND }>(),
             calls_burst: Within::of::<{ Rate::BURST }>(),
@@ -394,6 +404,17 @@ pub struct PresetSettings {
     pub edges: Option<bool>,
 }
 
+/// `[webhooks]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct WebhookSettings {
+    /// Targets of deliveries.
+    pub targets: Vec<Parsed<TargetPattern>>,
+    /// Certificate authorities of targets over TLS.
+    pub ca_file: Option<PathBuf>,
+}
+
 /// `[mcp]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -447,7 +468,11 @@ impl Settings {
             .identity(self.identity_mode()?)
             .permissions(self.permissions()?)
             .limits(self.limits())
-            .tokens(self.tokens());
+            .tokens(self.tokens())
+            .webhooks(WebhookOptions {
+                targets: self.webhooks.targets.iter().map(|t| t.get().clone()).collect(),
+                ca_file: self.webhooks.ca_file.clone(),
+            });
         if let Some(files) = self.tls_files()? {
             config = config.tls(files);
         }
@@ -552,6 +577,8 @@ impl Settings {
             audit_refusals_per_second,
             audit_file_mib,
             audit_files,
+            subscriptions,
+            subscription_bytes,
             calls_per_caller,
             calls_per_second,
             calls_burst,
@@ -575,6 +602,8 @@ impl Settings {
             audit_refusals: audit_refusals_per_second.get(),
             audit_file_bytes: u64::from(audit_file_mib.get()) << 20,
             audit_files: audit_files.get(),
+            subscriptions: subscriptions.get().into(),
+            subscription_bytes: subscription_bytes.get().into(),
             calls_per_caller: calls_per_caller.size(),
             call_rate: Rate { per_second: calls_per_second.get(), burst: calls_burst.get() },
             call_time: Duration::from_secs(call_time_s.get().into()),
@@ -709,6 +738,7 @@ impl Settings {
             &mut self.tls.key,
             &mut self.identity.file.file,
             &mut self.identity.oidc.ca_file,
+            &mut self.webhooks.ca_file,
         ];
         for path in paths.into_iter().flatten() {
             *path = folder.join(&path);

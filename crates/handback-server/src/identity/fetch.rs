@@ -63,28 +63,11 @@ pub(super) struct Fetcher {
 impl Fetcher {
     /// Believes the authorities of a file, or those of the machine.
     pub(super) fn new(ca_file: Option<&PathBuf>) -> Result<Self, FetchError> {
-        let provider = Arc::new(crypto::aws_lc_rs::default_provider());
-        let place = || ca_file.map_or_else(|| "this machine".into(), |f| f.display().to_string());
-        let failed = |source| FetchError::Authorities { place: place(), source };
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| failed(io::Error::other(error)))?;
-        let builder = match ca_file {
-            Some(file) => builder.with_root_certificates(authorities(file).map_err(failed)?),
-            // A machine without any can still ask itself, over plain HTTP.
-            None => match builder.clone().with_native_roots() {
-                Ok(builder) => builder,
-                Err(error) => {
-                    tracing::warn!(%error, "there are no certificate authorities");
-                    builder.with_root_certificates(RootCertStore::empty())
-                }
-            },
-        };
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(FETCH_TIME));
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(builder.with_no_client_auth())
+            .with_tls_config(client_config(ca_file)?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
@@ -119,6 +102,28 @@ impl Fetcher {
         })?;
         Ok(body.to_bytes())
     }
+}
+
+/// TLS with the certificate authorities of a file, or with those of the machine.
+pub(crate) fn client_config(ca_file: Option<&PathBuf>) -> Result<ClientConfig, FetchError> {
+    let provider = Arc::new(crypto::aws_lc_rs::default_provider());
+    let place = || ca_file.map_or_else(|| "this machine".into(), |f| f.display().to_string());
+    let failed = |source| FetchError::Authorities { place: place(), source };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(io::Error::other(error)))?;
+    let builder = match ca_file {
+        Some(file) => builder.with_root_certificates(authorities(file).map_err(failed)?),
+        // A machine without any can still ask itself, over plain HTTP.
+        None => match builder.clone().with_native_roots() {
+            Ok(builder) => builder,
+            Err(error) => {
+                tracing::warn!(%error, "there are no certificate authorities");
+                builder.with_root_certificates(RootCertStore::empty())
+            }
+        },
+    };
+    Ok(builder.with_no_client_auth())
 }
 
 fn authorities(file: &Path) -> io::Result<RootCertStore> {

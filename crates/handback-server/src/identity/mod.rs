@@ -23,6 +23,7 @@ use hyper::{Response, StatusCode};
 
 pub(crate) use self::challenge::Challenge;
 pub use self::fetch::FetchError;
+pub(crate) use self::fetch::client_config;
 use self::oidc::Oidc;
 use self::roster::RosterFile;
 pub use self::roster::RosterFileError;

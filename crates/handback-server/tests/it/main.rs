@@ -26,9 +26,11 @@ mod rates;
 mod revoke;
 mod roster;
 mod shares;
+mod subscriptions;
 mod support;
 mod tls;
 mod vectors;
+mod webhooks;
 
 /// As in the binary: what memory is measured depends on it.
 #[global_allocator]

@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use handback_server::{Reload, Server, ServerConfig, StartError};
+use handback_identity::roster::{Entry, FIRST_LINE, NewToken};
+use handback_server::{IdentityMode, Reload, Server, ServerConfig, StartError};
+use handback_store::Kv;
 use handback_token::{KeyRing, Mode, UnixTime};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -14,6 +17,9 @@ use tokio::sync::watch;
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) reload: Reload,
+    /// The values beside the streams.
+    pub(crate) store: Arc<dyn Kv>,
+    stopped: tokio::task::JoinHandle<()>,
     _stop: watch::Sender<bool>,
 }
 
@@ -21,6 +27,25 @@ pub(crate) struct Running {
 pub(crate) fn config() -> ServerConfig {
     let ring = KeyRing::generate(&mut rand::rng(), Mode::Sealed, UnixTime::from_secs(1));
     ServerConfig::in_memory(ring).listen("127.0.0.1:0".parse().unwrap())
+}
+
+/// A server that identifies callers by a token each, in memory or as configured, with its tokens.
+pub(crate) fn identified(
+    config: ServerConfig,
+    folder: &std::path::Path,
+    names: &[&str],
+) -> (ServerConfig, Vec<String>) {
+    let mut text = format!("{FIRST_LINE}\n");
+    let tokens = names.iter().map(|name| {
+        let token = NewToken::generate(&mut rand::rng());
+        let entry = Entry::new(&token, name, &["read"], None).unwrap();
+        text.push_str(&format!("{entry}\n"));
+        token.dangerous_text().to_owned()
+    });
+    let tokens = tokens.collect();
+    let file = folder.join("identities");
+    std::fs::write(&file, text).unwrap();
+    (config.identity(IdentityMode::Static { file }), tokens)
 }
 
 impl Running {
@@ -31,9 +56,22 @@ impl Running {
     pub(crate) async fn try_start(config: ServerConfig) -> Result<Self, StartError> {
         let server = Server::start(config).await?;
         let (address, reload) = (server.address(), server.reload());
-        let (stop, stopped) = watch::channel(false);
-        tokio::spawn(server.run(stopped));
-        Ok(Self { address, reload, _stop: stop })
+        let store = server.dangerous_store();
+        let (stop, stops) = watch::channel(false);
+        let stopped = tokio::spawn(server.run(stops));
+        Ok(Self { address, reload, store, stopped, _stop: stop })
+    }
+
+    /// Stops, and lets go of the data directory.
+    pub(crate) async fn stop(self) {
+        let Self { store, stopped, _stop: stop, reload, .. } = self;
+        stop.send_replace(true);
+        stopped.await.unwrap();
+        drop(reload);
+        // Tasks that use the store end after the server.
+        while Arc::strong_count(&store) > 1 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     pub(crate) async fn connect(&self) -> TcpStream {

@@ -7,20 +7,21 @@ use std::time::Duration;
 
 use handback_server::TlsFiles;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore, crypto};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, crypto};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::support::{Running, ask_over, config};
 
 /// An authority for one test.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
@@ -36,6 +37,25 @@ impl Authority {
         fs::write(&files.certificate, certificate.pem()).unwrap();
         fs::write(&files.key, key.serialize_pem()).unwrap();
         files
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Takes connections with a certificate of this authority.
+    pub(crate) fn acceptor(&self, folder: &Path) -> TlsAcceptor {
+        let TlsFiles { certificate, key } = self.issue(folder);
+        let provider = Arc::new(crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![CertificateDer::from_pem_file(certificate).unwrap()],
+                PrivateKeyDer::from_pem_file(key).unwrap(),
+            );
+        TlsAcceptor::from(Arc::new(config.unwrap()))
     }
 
     fn connector(&self) -> TlsConnector {

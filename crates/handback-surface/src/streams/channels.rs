@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use handback_store::ReadLimit;
-use handback_stream::{NameId, Signature, StreamId, View};
+use handback_stream::{Meta, NameId, Signature, StreamId, View};
 use tokio::sync::watch;
 
+use super::directory::{Directory, Namespace};
 use super::driver::{Mode, lock};
 
 /// Records kept in memory per stream, for readers at its end.
@@ -27,12 +28,14 @@ pub(super) struct Shown {
     pub(super) closing: watch::Sender<bool>,
     /// The last one, which is stored with the next commit only.
     pub(super) signature: Mutex<Option<Signature>>,
-    /// Counts commits that changed what readers see.
-    pub(super) changes: watch::Sender<u64>,
+    /// The paths of all streams that can be read.
+    pub(super) directory: Directory,
 }
 
 /// What readers of one stream wait on.
 pub(super) struct Channel {
+    /// The namespace of the stream's owner.
+    namespace: Arc<Namespace>,
     pub(super) view: watch::Sender<Option<View>>,
     pub(super) tail: Mutex<Tail>,
     /// The last event that was made for those who read along: all of them get the same.
@@ -63,7 +66,7 @@ impl Shown {
             mode: watch::Sender::new(mode),
             closing: watch::Sender::new(false),
             signature: Mutex::new(signature),
-            changes: watch::Sender::new(0),
+            directory: Directory::default(),
         }
     }
 
@@ -83,21 +86,36 @@ impl Shown {
         for (name, view) in views {
             match (self.channel(name), view) {
                 (Some(channel), Some(view)) => {
-                    channel.view.send_replace(Some(view));
+                    let (meta, deleted) = (Arc::clone(&view.meta), view.deleted);
+                    let before = channel.view.send_replace(Some(view));
+                    let is_same =
+                        before.is_some_and(|old| !old.deleted && old.meta.id() == meta.id());
+                    channel.note(&meta, deleted, is_same);
                 }
                 (Some(channel), None) => {
-                    channel.view.send_replace(None);
+                    let before = channel.view.send_replace(None);
+                    if let Some(before) = before {
+                        channel.namespace.remove(before.meta.path());
+                    }
                     let mut channels =
                         self.channels.write().unwrap_or_else(PoisonError::into_inner);
                     channels.remove(&name);
+                    drop(channels);
+                    self.directory.forget_unused(&channel.namespace);
                 }
                 (None, Some(view)) => {
-                    let view = watch::Sender::new(Some(view));
-                    let channel =
-                        Arc::new(Channel { view, tail: Mutex::default(), event: Mutex::default() });
+                    let (meta, deleted) = (Arc::clone(&view.meta), view.deleted);
+                    let channel = Arc::new(Channel {
+                        namespace: self.directory.namespace(meta.owner()),
+                        view: watch::Sender::new(Some(view)),
+                        tail: Mutex::default(),
+                        event: Mutex::default(),
+                    });
                     let mut channels =
                         self.channels.write().unwrap_or_else(PoisonError::into_inner);
-                    channels.insert(name, channel);
+                    channels.insert(name, Arc::clone(&channel));
+                    drop(channels);
+                    channel.note(&meta, deleted, false);
                 }
                 (None, None) => {}
             }
@@ -125,6 +143,15 @@ impl Shown {
 }
 
 impl Channel {
+    /// Notes in the directory that the stream changed. `is_same` if the directory has it.
+    fn note(&self, meta: &Meta, deleted: bool, is_same: bool) {
+        match (deleted, is_same) {
+            (true, _) => self.namespace.remove(meta.path()),
+            (false, true) => self.namespace.grow(meta.path()),
+            (false, false) => self.namespace.add(meta.path(), meta.created()),
+        }
+    }
+
     /// The event of all records of a view after a number, if it was made already.
     pub(super) fn event(&self, view: &View, after: u64) -> Option<Bytes> {
         let event = lock(&self.event);

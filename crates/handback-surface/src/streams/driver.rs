@@ -15,6 +15,7 @@ use handback_stream::{
 use tokio::sync::watch;
 
 use super::channels::{Channel, Shown};
+use super::directory::Directory;
 use super::log;
 use super::sweep::Sweep;
 use super::turns::Turns;
@@ -163,7 +164,7 @@ impl Streams {
         self.shown.channel(name)
     }
 
-    /// Paths of all streams of an owner that are not deleted, with how far they go.
+    /// All streams of all owners that are not deleted.
     #[must_use]
     pub fn all(&self) -> Vec<View> {
         self.shown.views().into_iter().filter(|view| !view.deleted).collect()
@@ -174,10 +175,9 @@ impl Streams {
         self.shown.views().iter().map(|view| view.meta.id()).collect()
     }
 
-    /// Tells whenever a stream has changed.
-    #[must_use]
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.shown.changes.subscribe()
+    /// The paths of all streams that can be read.
+    pub(super) fn directory(&self) -> &Directory {
+        &self.shown.directory
     }
 
     /// Whether writes are taken.

@@ -17,7 +17,7 @@ use super::answer;
 use super::driver::Streams;
 use super::params::{Bad, decoded};
 use super::queue::{COMMAND_BYTES, WAITING_BYTES_MAX};
-use super::subscriptions::{CONTROL, Subscriptions, Targets};
+use super::subscriptions::{CONTROL, Parts, SubscriptionQuotas, Subscriptions, WebhookTargets};
 use super::ticket::Tickets;
 use crate::body::{self, BODY_TIME, ReplyBody, Unread};
 
@@ -75,9 +75,11 @@ pub struct SubscriptionSettings {
     /// What webhooks are signed with.
     pub key: SigningKey,
     /// Where webhooks may go.
-    pub targets: Targets,
+    pub targets: WebhookTargets,
     /// What URLs of this server start with, such as `http://127.0.0.1:8420`.
     pub base: String,
+    /// Limits for all subscriptions, and for those of each caller.
+    pub quotas: SubscriptionQuotas,
 }
 
 /// What streams are under.
@@ -102,9 +104,9 @@ impl StreamRoutes {
         mut self,
         settings: SubscriptionSettings,
     ) -> Result<Self, StoreError> {
-        let SubscriptionSettings { kv, key, targets, base } = settings;
-        let streams = Arc::clone(&self.streams);
-        self.subscriptions = Some(Subscriptions::open(streams, kv, key, targets, base)?);
+        let SubscriptionSettings { kv, key, targets, base, quotas } = settings;
+        let parts = Parts { kv, key, targets, base, quotas };
+        self.subscriptions = Some(Subscriptions::open(Arc::clone(&self.streams), parts)?);
         Ok(self)
     }
 

@@ -30,6 +30,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::InputBudget;
 use crate::request::Surface;
+use crate::share::Quota;
 
 pub(crate) use count::Counted;
 pub use instruments::{Counter, Histogram};
@@ -132,6 +133,8 @@ pub struct Metrics {
     pub overhead: Histogram,
     /// Incomplete input of callers, where a server listens.
     pub input: OnceLock<InputBudget>,
+    /// The quotas of subscriptions and of their bytes, where there are streams.
+    subscriptions: OnceLock<(Quota, Quota)>,
     upstreams: RwLock<Vec<Arc<UpstreamMetrics>>>,
 }
 
@@ -159,6 +162,11 @@ impl Metrics {
             all.push(Arc::clone(&new));
         }
         new
+    }
+
+    /// Shows how much of the quotas of subscriptions, and of their bytes, all callers use.
+    pub fn show_subscriptions(&self, count: Quota, bytes: Quota) {
+        let _ = self.subscriptions.set((count, bytes));
     }
 
     /// Calls that were answered with what an earlier try gave.

@@ -120,6 +120,13 @@ pub const TABLE: &[Described] = &[
         &[],
         "1 if all that is held was counted, 0 if there is more than was looked at.",
     ),
+    described("handback_subscriptions", Gauge, &[], "Subscriptions of streams."),
+    described(
+        "handback_subscription_bytes",
+        Gauge,
+        &[],
+        "Bytes of subscriptions, as the limit counts them.",
+    ),
     described(
         "handback_bounded_results_total",
         Counter,

@@ -1,214 +1,167 @@
-//! All subscriptions: kept in the store, woken when streams grow.
+//! All subscriptions: stored, and woken when streams grow.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use handback_store::{Change, Kv, KvBatch, KvError, StoreError};
-use handback_stream::{Append, Command, Offset, Payload, Reply, SigningKey, StreamName, View};
+use handback_store::{Kv, StoreError};
+use handback_stream::{Append, Command, Offset, Payload, Reply, SigningKey, StreamName};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::runtime::Handle;
 
-use super::deliver::{Target, Targets};
-use super::state::{Fault, Kind, Link, MAX_LINKS, Subscription, Tails};
+use super::agenda::Agenda;
+use super::book::{Book, Entry, Scan, SubscriptionQuotas, Todo};
+use super::deliver;
+use super::owners::Owners;
+use super::rows::Rows;
+use super::signer::Signer;
+use super::slices::{Slices, blocking};
+use super::state::{Kind, Subscription};
+use super::tails::tails;
+use super::target::WebhookTargets;
 use crate::streams::driver::Streams;
 
-/// Subscriptions of a server.
-const MAX_SUBSCRIPTIONS: usize = 10_000;
-
-/// What their keys start with.
-const KEY_PREFIX: &[u8] = b"sub/";
-
-/// How many are read from the store at a time.
-const PER_READ: usize = 256;
-
-/// How often subscriptions are looked at when nothing happens.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-
-/// How long they are left alone after that, so that a busy server looks at them once for many
-/// appends.
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
+/// Milliseconds until a wake is tried again that was not stored.
+const RETRY_MS: u64 = 250;
 
 /// All subscriptions of a server.
 pub(crate) struct Subscriptions {
     pub(super) streams: Arc<Streams>,
-    kv: Arc<dyn Kv>,
-    key: SigningKey,
-    pub(super) targets: Targets,
-    /// What URLs of this server start with.
-    base: String,
-    all: Mutex<HashMap<(String, String), Subscription>>,
+    pub(super) rows: Rows,
+    pub(super) signer: Signer,
+    pub(super) targets: WebhookTargets,
+    pub(super) quotas: SubscriptionQuotas,
+    pub(super) owners: Owners,
+    pub(super) agenda: Agenda,
+    pub(super) slices: Slices,
+    /// The time at which the subscriptions were loaded.
+    pub(super) opened_ms: u64,
+}
+
+/// The parts that [`Subscriptions::open`] needs.
+pub(crate) struct Parts {
+    pub(crate) kv: Arc<dyn Kv>,
+    pub(crate) key: SigningKey,
+    pub(crate) targets: WebhookTargets,
+    pub(crate) base: String,
+    pub(crate) quotas: SubscriptionQuotas,
 }
 
 impl Subscriptions {
-    /// Those that are stored, and a task that wakes them as long as they are used.
-    pub(crate) fn open(
-        streams: Arc<Streams>,
-        kv: Arc<dyn Kv>,
-        key: SigningKey,
-        targets: Targets,
-        base: String,
-    ) -> Result<Arc<Self>, StoreError> {
-        let mut all = HashMap::new();
-        let mut after: Option<Bytes> = None;
-        loop {
-            let some = kv.scan(KEY_PREFIX, after.as_deref(), PER_READ, streams.now())?;
-            let Some((last, _)) = some.last() else { break };
-            after = Some(last.clone());
-            for (_, value) in &some {
-                let subscription: Subscription = serde_json::from_slice(value)
-                    .map_err(|_| StoreError::Damaged("a subscription".to_owned()))?;
-                let key = (subscription.owner.clone(), subscription.id.clone());
-                all.insert(key, subscription);
-            }
-        }
-        let this = Arc::new(Self { streams, kv, key, targets, base, all: Mutex::new(all) });
-        let weak = Arc::downgrade(&this);
-        let mut changes = this.streams.changes();
-        tokio::spawn(async move {
-            loop {
-                let _ = tokio::time::timeout(LOOK_EVERY, changes.changed()).await;
-                let Some(this) = weak.upgrade() else { return };
-                this.look().await;
-                drop(this);
-                tokio::time::sleep(LOOK_PAUSE).await;
-            }
+    /// Loads the stored subscriptions. Matching is left to [`Subscriptions::run`].
+    pub(crate) fn open(streams: Arc<Streams>, parts: Parts) -> Result<Arc<Self>, StoreError> {
+        let Parts { kv, key, targets, base, quotas } = parts;
+        let this = Arc::new(Self {
+            rows: Rows(kv),
+            signer: Signer::new(key, base),
+            targets,
+            quotas,
+            owners: Owners::new(Arc::clone(&streams)),
+            agenda: Agenda::new(streams.directory().notify()),
+            slices: Slices::default(),
+            opened_ms: streams.now(),
+            streams,
         });
+        this.rows.load(this.opened_ms, |subscription| this.add_stored(subscription))?;
+        tokio::spawn(Self::run(Arc::downgrade(&this)));
         Ok(this)
     }
 
-    pub(super) async fn lock(&self) -> MutexGuard<'_, HashMap<(String, String), Subscription>> {
-        self.all.lock().await
+    fn add_stored(&self, subscription: Subscription) {
+        let owner = self.owners.get_or_new(&subscription.owner);
+        // Nobody else has it yet.
+        let Ok(mut book) = owner.book.try_lock() else { return };
+        let id = subscription.id.clone();
+        let todo = match &subscription.config.pattern {
+            Some(_) => Todo::Scan(Scan::new(id, subscription.matched_ms)),
+            None => Todo::Look { id, path: None },
+        };
+        book.todo.push_back(todo);
+        book.insert(Entry::stored(subscription, &self.quotas));
     }
 
-    /// Looks whether there is something to do for anyone.
-    async fn look(self: &Arc<Self>) {
+    /// Does something with the subscriptions of an owner, on a thread that may block. Returns nothing
+    /// if there are none.
+    pub(super) async fn with_book<T: Send + 'static>(
+        self: &Arc<Self>,
+        owner: &str,
+        work: impl FnOnce(&Arc<Self>, &mut Book) -> T + Send + 'static,
+    ) -> Option<T> {
+        let owner = self.owners.get(owner)?;
+        let mut book = Arc::clone(&owner.book).lock_owned().await;
+        let this = Arc::clone(self);
+        blocking(move || work(&this, &mut book)).await
+    }
+
+    /// Looks whether a subscription has something to do, because of one of its streams or of any.
+    pub(super) fn look(self: &Arc<Self>, book: &mut Book, id: &str, path: Option<&str>) {
         let now = self.streams.now();
-        let mut all = self.all.lock().await;
-        let keys: Vec<_> = all.keys().cloned().collect();
-        if keys.is_empty() {
-            return;
+        let Some(subscription) = book.get_mut(id) else { return };
+        if subscription.expire(now) && subscription.config.kind == Kind::Webhook {
+            subscription.failed(now, jitter());
         }
-        let views = self.streams.all();
-        for key in keys {
-            let Some(subscription) = all.get_mut(&key) else { continue };
-            self.link_new(subscription, &views);
-            let expired = subscription.expire(now);
-            if expired && subscription.config.kind == Kind::Webhook {
-                subscription.failed(now, jitter());
-            }
-            let is_unheard = subscription
-                .wake
-                .as_ref()
-                .is_some_and(|wake| !wake.announced && wake.holder.is_none());
-            if is_unheard {
-                self.announce(subscription).await;
-            }
-            if subscription.is_busy() || subscription.next_attempt_ms > now {
-                continue;
-            }
-            let tails = self.tails(&subscription.owner);
-            if subscription.has_pending(&*tails) {
-                let copy = subscription.clone();
-                if let Err(error) = self.wake(subscription).await {
-                    tracing::warn!(%error, id = copy.id, "a subscription was not woken");
-                    *subscription = copy;
+        if subscription.is_unannounced() {
+            self.announce(subscription);
+        }
+        let mut retry = None;
+        if !subscription.is_busy() && subscription.next_attempt_ms <= now {
+            let tails = tails(&self.streams, &subscription.owner);
+            let has_pending = match path {
+                Some(path) => subscription.has_pending_in(path, &*tails),
+                None => subscription.has_pending(&*tails),
+            };
+            if has_pending {
+                let mut next = subscription.clone();
+                match self.wake(&mut next) {
+                    Ok(()) => *subscription = next,
+                    Err(error) => {
+                        tracing::warn!(%error, id, "a subscription was not woken");
+                        retry = Some(now + RETRY_MS);
+                    }
                 }
             }
         }
+        self.agenda.plan(subscription, now, retry);
     }
 
-    /// Links streams that match and were not there before. What they have is new.
-    fn link_new(&self, subscription: &mut Subscription, views: &[View]) {
-        if subscription.config.pattern.is_none() {
-            return;
-        }
-        for view in views {
-            let path = view.meta.path();
-            if subscription.links.len() >= MAX_LINKS
-                || subscription.links.contains_key(path)
-                || !self.is_of(&subscription.owner, view)
-                || !subscription.covers(path)
-            {
-                continue;
-            }
-            let acked = view.meta.segments().last().map_or(0, |own| own.after);
-            subscription.links.insert(path.to_owned(), Link { explicit: false, acked });
-        }
-    }
-
-    fn is_of(&self, owner: &str, view: &View) -> bool {
-        StreamName::new(owner, view.meta.path())
-            .is_ok_and(|name| name.id() == view.meta.id().name())
-    }
-
-    /// How far the streams of an owner are.
-    pub(super) fn tails(&self, owner: &str) -> Box<Tails<'_>> {
-        let owner = owner.to_owned();
-        Box::new(move |path| {
-            let name = StreamName::new(owner.as_str(), path).ok()?;
-            self.streams.view(name.id()).filter(|view| !view.deleted).map(|view| view.number)
-        })
-    }
-
-    /// Links what matches now, at its end.
-    pub(super) fn link_existing(&self, subscription: &mut Subscription) {
-        let tails = self.tails(&subscription.owner);
-        for path in subscription.config.streams.clone() {
-            let acked = tails(&path).unwrap_or(0);
-            subscription.links.insert(path, Link { explicit: true, acked });
-        }
-        for view in self.streams.all() {
-            let path = view.meta.path().to_owned();
-            if subscription.links.len() < MAX_LINKS
-                && self.is_of(&subscription.owner, &view)
-                && subscription.covers(&path)
-            {
-                let link = Link { explicit: false, acked: view.number };
-                subscription.links.entry(path).or_insert(link);
-            }
-        }
-    }
-
-    /// Starts a wake, and tells of it.
-    async fn wake(self: &Arc<Self>, subscription: &mut Subscription) -> Result<(), StoreError> {
+    /// Starts a wake and announces it.
+    fn wake(self: &Arc<Self>, subscription: &mut Subscription) -> Result<(), StoreError> {
         let now = self.streams.now();
         let (wake_id, token) = (format!("w_{}", random()), random());
         {
-            let tails = self.tails(&subscription.owner);
+            let tails = tails(&self.streams, &subscription.owner);
             subscription.start(wake_id, &token, now, &*tails);
         }
-        self.store(subscription)?;
+        self.rows.store(subscription, self.streams.now())?;
         match subscription.config.kind {
             Kind::Webhook => self.deliver(subscription, &token),
-            Kind::PullWake => self.announce(subscription).await,
+            Kind::PullWake => self.announce(subscription),
         }
         Ok(())
     }
 
-    /// Writes the wake to its stream, and notes that. One that was written and not noted is written
+    /// Writes the wake to its stream, and notes that. A wake that was written and not noted is written
     /// again: workers race for it anyway.
-    async fn announce(&self, subscription: &mut Subscription) {
-        if !self.write_wake(subscription).await {
+    fn announce(&self, subscription: &mut Subscription) {
+        if !self.write_wake(subscription) {
             return;
         }
         if let Some(wake) = &mut subscription.wake {
             wake.announced = true;
         }
-        if let Err(error) = self.store(subscription) {
+        if let Err(error) = self.rows.store(subscription, self.streams.now()) {
             tracing::warn!(%error, "a subscription was not stored");
         }
     }
 
-    async fn write_wake(&self, subscription: &Subscription) -> bool {
+    fn write_wake(&self, subscription: &Subscription) -> bool {
         let Some(path) = &subscription.config.wake_stream else { return false };
         let Ok(name) = StreamName::new(subscription.owner.as_str(), path) else { return false };
-        let tails = self.tails(&subscription.owner);
+        let Some(view) = self.streams.view(name.id()).filter(|view| !view.deleted) else {
+            return false;
+        };
+        let tails = tails(&self.streams, &subscription.owner);
         let pending = subscription
             .links
             .iter()
@@ -222,13 +175,14 @@ impl Subscriptions {
             "ts": now,
         });
         drop(tails);
-        let is_json = self.streams.view(name.id()).is_some_and(|view| view.meta.is_json());
-        let Ok(payload) = Payload::parse(Bytes::from(event.to_string()), is_json) else {
+        let Ok(payload) = Payload::parse(Bytes::from(event.to_string()), view.meta.is_json())
+        else {
             return false;
         };
         let size = payload.bytes.len();
         let append = Append::new(name.id(), Some(payload), false, now);
-        match self.streams.command(Command::Append(append), size).await {
+        // This thread may block.
+        match Handle::current().block_on(self.streams.command(Command::Append(append), size)) {
             Ok(Reply::Appended(_)) => true,
             other => {
                 tracing::debug!(?other, path, "a wake was not written to its stream");
@@ -237,44 +191,39 @@ impl Subscriptions {
         }
     }
 
-    /// Sends the webhook, and takes what comes back.
+    /// Sends the webhook, and takes its response.
     fn deliver(self: &Arc<Self>, subscription: &Subscription, token: &str) {
-        let Some(webhook) = &subscription.config.webhook else { return };
+        let Some(webhook) = subscription.config.webhook.clone() else { return };
         let Some(wake) = subscription.wake.clone() else { return };
-        let target = Target::parse(&webhook.url, self.targets);
         let body = json!({
             "subscription_id": subscription.id,
             "wake_id": wake.id,
             "generation": wake.generation,
-            "streams": self.told(subscription),
-            "callback_url":
-                format!("{}/v1/stream/__ds/subscriptions/{}/callback", self.base, subscription.id),
+            "streams": subscription.progress(&*tails(&self.streams, &subscription.owner)),
+            "callback_url": self.signer.callback_url(&subscription.id),
             "callback_token": token,
         });
         let body = Bytes::from(body.to_string());
-        let time = (self.streams.now() / 1000).to_string();
-        let signed = [time.as_bytes(), b".", &body].concat();
-        let signature = URL_SAFE_NO_PAD.encode(self.key.sign(&signed));
-        let signature = format!("t={time},kid={},ed25519={signature}", self.key_id());
+        let signature = self.signer.header(&body, self.streams.now());
         let this = Arc::clone(self);
-        let key = (subscription.owner.clone(), subscription.id.clone());
+        let (owner, id) = (subscription.owner.clone(), subscription.id.clone());
         tokio::spawn(async move {
-            let answer = match target {
-                Some(target) => target.post(body, &signature).await,
-                None => None,
+            let answer = deliver::post(&this.targets, &webhook.url, body, &signature).await;
+            let done = move |this: &Arc<Self>, book: &mut Book| {
+                this.delivered(book, &id, &wake.id, answer.as_deref());
             };
-            this.delivered(&key, &wake.id, answer.as_deref()).await;
+            this.with_book(&owner, done).await;
         });
     }
 
-    async fn delivered(
+    fn delivered(
         self: &Arc<Self>,
-        key: &(String, String),
+        book: &mut Book,
+        id: &str,
         wake_id: &str,
         answer: Option<&[u8]>,
     ) {
-        let mut all = self.all.lock().await;
-        let Some(subscription) = all.get_mut(key) else { return };
+        let Some(subscription) = book.get_mut(id) else { return };
         if subscription.wake.as_ref().is_none_or(|wake| wake.id != wake_id) {
             return;
         }
@@ -288,135 +237,21 @@ impl Subscriptions {
                 }
             }
         }
-        if let Err(error) = self.store(subscription) {
+        if let Err(error) = self.rows.store(subscription, self.streams.now()) {
             tracing::warn!(%error, "a subscription was not stored");
         }
+        self.agenda.plan_after(subscription, self.streams.now());
     }
-
-    /// The streams of a subscription, as a wake tells of them.
-    pub(super) fn told(&self, subscription: &Subscription) -> Vec<Value> {
-        let tails = self.tails(&subscription.owner);
-        let told = |(path, link): (&String, &Link)| {
-            let tail = tails(path).unwrap_or(link.acked);
-            json!({
-                "path": path,
-                "link_type": if link.explicit { "explicit" } else { "glob" },
-                "acked_offset": Offset::after(link.acked).to_string(),
-                "tail_offset": Offset::after(tail).to_string(),
-                "has_pending": tail > link.acked,
-            })
-        };
-        subscription.links.iter().map(told).collect()
-    }
-
-    /// Stores a subscription.
-    pub(super) fn store(&self, subscription: &Subscription) -> Result<(), StoreError> {
-        let value = serde_json::to_vec(subscription)
-            .map_err(|_| StoreError::Damaged("a subscription".to_owned()))?;
-        let change = Change::Put { value: value.into(), until: None };
-        self.change(&subscription.owner, &subscription.id, change)
-    }
-
-    pub(super) fn remove(&self, owner: &str, id: &str) -> Result<(), StoreError> {
-        self.change(owner, id, Change::Remove)
-    }
-
-    fn change(&self, owner: &str, id: &str, change: Change) -> Result<(), StoreError> {
-        // A digest of both, whatever characters they have.
-        let mut digest = Sha256::new();
-        for part in [owner, id] {
-            digest.update((part.len() as u64).to_be_bytes());
-            digest.update(part);
-        }
-        let name: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        let key = Bytes::from([KEY_PREFIX, name.as_bytes()].concat());
-        let batch = KvBatch { conditions: Vec::new(), changes: vec![(key, change)] };
-        self.kv.write(&batch, self.streams.now()).map_err(|error| match error {
-            KvError::Store(error) => error,
-            _ => StoreError::Unavailable("a condition".to_owned()),
-        })
-    }
-
-    /// Whether there is room for one more.
-    pub(super) const fn has_room(count: usize) -> bool {
-        count < MAX_SUBSCRIPTIONS
-    }
-
-    pub(super) fn key_id(&self) -> String {
-        format!("ds_{}", self.key.public().id())
-    }
-
-    pub(super) fn public_key(&self) -> String {
-        URL_SAFE_NO_PAD.encode(self.key.public().as_bytes())
-    }
-
-    pub(super) fn base(&self) -> &str {
-        &self.base
-    }
-
-    /// Claims a wake for a worker: the one that waits, or a new one if there is something to do.
-    pub(super) async fn claim(
-        &self,
-        subscription: &mut Subscription,
-        worker: &str,
-    ) -> Result<String, Claim> {
-        let now = self.streams.now();
-        subscription.expire(now);
-        if let Some(holder) = subscription.wake.as_ref().and_then(|wake| wake.holder.clone()) {
-            return Err(Claim::Held(holder));
-        }
-        let views = self.streams.all();
-        self.link_new(subscription, &views);
-        let token = random();
-        let tails = self.tails(&subscription.owner);
-        if subscription.wake.is_none() {
-            if !subscription.has_pending(&*tails) {
-                return Err(Claim::Nothing);
-            }
-            subscription.start(format!("w_{}", random()), &token, now, &*tails);
-        }
-        subscription.claim(worker, &token, now, &*tails);
-        Ok(token)
-    }
-
-    /// Takes acks, and ends the wake or extends its lease. Whether there is more to do.
-    pub(super) fn acked(
-        &self,
-        subscription: &mut Subscription,
-        acks: &[(String, Offset)],
-        done: bool,
-    ) -> Result<bool, Fault> {
-        let now = self.streams.now();
-        let tails = self.tails(&subscription.owner);
-        subscription.ack(acks, &*tails)?;
-        subscription.succeeded();
-        if !done {
-            let lease = now + subscription.config.lease_ms();
-            if let Some(wake) = &mut subscription.wake {
-                wake.lease_until_ms = Some(lease);
-            }
-            return Ok(false);
-        }
-        subscription.wake = None;
-        Ok(subscription.has_pending(&*tails))
-    }
-}
-
-/// Why a wake was not claimed.
-#[derive(Debug)]
-pub(super) enum Claim {
-    Held(String),
-    Nothing,
 }
 
 impl fmt::Debug for Subscriptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriptions").field("base", &self.base).finish_non_exhaustive()
+        f.debug_struct("Subscriptions").field("targets", &self.targets).finish_non_exhaustive()
     }
 }
 
 /// 128 random bits as text.
-fn random() -> String {
+pub(super) fn random() -> String {
     let bytes: [u8; 16] = rand::random();
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

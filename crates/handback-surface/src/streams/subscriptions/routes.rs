@@ -1,6 +1,6 @@
 //! `/v1/stream/__ds/…`.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use handback_stream::Offset;
@@ -11,9 +11,13 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::deliver::Target;
-use super::manager::{Claim, Subscriptions, acks};
-use super::state::{Config, Fault, Kind, Link, Subscription, normal_path};
+use super::book::{Book, Full};
+use super::making::{Made, NotMade};
+use super::manager::{Subscriptions, acks, random};
+use super::state::{
+    BAD_PATH, Claim, Config, Fault, Kind, Link, Subscription, TOO_MANY_LINKS, is_path, normal_path,
+};
+use super::tails::tails;
 use crate::body::ReplyBody;
 use crate::streams::answer;
 use crate::streams::params::decoded;
@@ -33,7 +37,7 @@ type Answered = Result<Response<ReplyBody>, Box<Response<ReplyBody>>>;
 impl Subscriptions {
     /// Answers a request for a control path.
     pub(crate) async fn handle<B>(
-        self: &std::sync::Arc<Self>,
+        self: &Arc<Self>,
         request: Request<B>,
         path: &str,
         owner: &str,
@@ -53,7 +57,7 @@ impl Subscriptions {
     }
 
     async fn subscription<B>(
-        self: &std::sync::Arc<Self>,
+        self: &Arc<Self>,
         request: Request<B>,
         rest: &str,
         owner: &str,
@@ -67,219 +71,241 @@ impl Subscriptions {
         if id.is_empty() || id.len() > MAX_ID_BYTES || id.contains('/') {
             return Err(bad("not the id of a subscription"));
         }
-        let key = (owner.to_owned(), id);
         let (parts, incoming) = request.into_parts();
+        let this = self;
         match (&parts.method, action) {
-            (&Method::PUT, "") => {
-                let config = json_body(incoming).await?;
-                self.create(key, config).await
-            }
+            (&Method::PUT, "") => this.create(owner, id, json_body(incoming).await?).await,
             (&Method::GET, "") => {
-                let all = self.lock().await;
-                let found = all.get(&key).ok_or_else(not_found)?;
-                Ok(json_response(StatusCode::OK, &self.shown(found)))
+                let shown = this.with_book(owner, move |this, book| {
+                    let found = book.get(&id).ok_or_else(not_found)?;
+                    Ok(json_response(StatusCode::OK, &this.shown(found)))
+                });
+                shown.await.unwrap_or_else(|| Err(not_found()))
             }
-            (&Method::DELETE, "") => {
-                let mut all = self.lock().await;
-                if all.contains_key(&key) {
-                    self.remove(&key.0, &key.1).map_err(unstored)?;
-                    all.remove(&key);
-                }
-                Ok(answer::status(StatusCode::NO_CONTENT))
-            }
-            (&Method::POST, "streams") => {
-                let asked = json_body(incoming).await?;
-                self.add(key, &asked).await
-            }
+            (&Method::DELETE, "") => this.delete(owner, id).await,
+            (&Method::POST, "streams") => this.add(owner, id, json_body(incoming).await?).await,
             (&Method::DELETE, action) if action.starts_with("streams/") => {
                 let path = decoded(action.strip_prefix("streams/").unwrap_or_default())?;
-                self.take_away(key, &normal_path(&path)).await
+                this.take_away(owner, id, normal_path(&path)).await
             }
-            (&Method::POST, "claim") => {
-                let asked = json_body(incoming).await?;
-                self.claimed(key, &asked).await
-            }
+            (&Method::POST, "claim") => this.claimed(owner, id, json_body(incoming).await?).await,
             (&Method::POST, "ack" | "callback") => {
+                let is_callback = action == "callback";
                 let asked = json_body(incoming).await?;
-                self.processed(key, &asked, &parts.headers, action).await
+                this.processed(owner, id, asked, parts.headers, is_callback).await
             }
             (&Method::POST, "release") => {
                 let asked = json_body(incoming).await?;
-                self.released(key, &asked, &parts.headers).await
+                this.released(owner, id, asked, parts.headers).await
             }
             _ => Err(not_found()),
         }
     }
 
-    async fn create(&self, key: (String, String), asked: Value) -> Answered {
+    async fn create(self: &Arc<Self>, owner: &str, id: String, asked: Value) -> Answered {
         let config: Config =
             serde_json::from_value(asked).map_err(|_| bad("not a subscription"))?;
-        let config = config.normal().map_err(bad)?;
+        let config = config.checked().map_err(bad)?;
         if let Some(webhook) = &config.webhook
-            && Target::parse(&webhook.url, self.targets).is_none()
+            && let Err(error) = self.targets.check(&webhook.url).await
         {
+            tracing::warn!(%error, id, "a webhook was refused");
             let text = "this URL may not be delivered to";
-            return Err(error(StatusCode::BAD_REQUEST, "WEBHOOK_URL_REJECTED", text));
+            return Err(refusal(StatusCode::BAD_REQUEST, "WEBHOOK_URL_REJECTED", text));
         }
-        let mut all = self.lock().await;
-        if let Some(known) = all.get(&key) {
-            return match known.config == config {
-                true => Ok(json_response(StatusCode::OK, &self.shown(known))),
-                false => Err(error(StatusCode::CONFLICT, "EXISTS", "there is another one")),
-            };
-        }
-        if !Self::has_room(all.len()) {
-            let text = "there are too many subscriptions";
-            return Err(error(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY", text));
-        }
-        let mut subscription = Subscription {
-            id: key.1.clone(),
-            owner: key.0.clone(),
-            config,
-            created_ms: self.streams.now(),
-            links: BTreeMap::new(),
-            generation: 0,
-            wake: None,
-            failures: 0,
-            next_attempt_ms: 0,
+        let status = match self.make(owner.to_owned(), id.clone(), config).await {
+            Ok(Made::New) => StatusCode::CREATED,
+            Ok(Made::Known) => StatusCode::OK,
+            Err(NotMade::Exists) => {
+                return Err(refusal(StatusCode::CONFLICT, "EXISTS", "there is another one"));
+            }
+            Err(NotMade::Exhausted) => return Err(too_many()),
+            Err(NotMade::Links(why)) => return Err(bad(why)),
+            Err(NotMade::Store(error)) => return Err(unstored(error)),
+            Err(NotMade::Stopping) => return Err(stopping()),
         };
-        self.link_existing(&mut subscription);
-        self.store(&subscription).map_err(unstored)?;
-        let shown = self.shown(&subscription);
-        all.insert(key, subscription);
-        Ok(json_response(StatusCode::CREATED, &shown))
+        let shown = self.with_book(owner, move |this, book| {
+            let found = book.get(&id).ok_or_else(not_found)?;
+            Ok(json_response(status, &this.shown(found)))
+        });
+        shown.await.unwrap_or_else(|| Err(not_found()))
     }
 
-    async fn add(&self, key: (String, String), asked: &Value) -> Answered {
+    async fn delete(self: &Arc<Self>, owner: &str, id: String) -> Answered {
+        let found = self.owners.get_or_new(owner);
+        let removed = {
+            let _making = found.making.lock().await;
+            let owner = owner.to_owned();
+            let remove = move |this: &Arc<Self>, book: &mut Book| {
+                this.rows.remove(&owner, &id, this.streams.now())?;
+                book.remove(&id);
+                this.agenda.set((owner.as_str().into(), id), None);
+                Ok(())
+            };
+            self.with_book(found.namespace.owner(), remove).await
+        };
+        self.owners.retire(found);
+        match removed {
+            Some(Ok(())) => Ok(answer::status(StatusCode::NO_CONTENT)),
+            Some(Err(error)) => Err(unstored(error)),
+            None => Err(stopping()),
+        }
+    }
+
+    async fn add(self: &Arc<Self>, owner: &str, id: String, asked: Value) -> Answered {
         let paths = asked.get("streams").and_then(Value::as_array);
         let paths = paths.ok_or_else(|| bad("streams must be there"))?;
         let paths: Option<Vec<_>> =
             paths.iter().map(|path| path.as_str().map(normal_path)).collect();
         let paths = paths.ok_or_else(|| bad("streams are paths"))?;
-        let mut all = self.lock().await;
-        let subscription = all.get_mut(&key).ok_or_else(not_found)?;
-        if subscription.links.len() + paths.len() > super::state::MAX_LINKS {
-            return Err(bad("too many streams"));
+        if !paths.iter().all(|path| is_path(path)) {
+            return Err(bad(BAD_PATH));
         }
-        let before = subscription.clone();
-        {
-            let tails = self.tails(&key.0);
+        let add = move |this: &Arc<Self>, book: &mut Book| this.added(book, &id, &paths);
+        self.with_book(owner, add).await.unwrap_or_else(|| Err(not_found()))
+    }
+
+    fn added(&self, book: &mut Book, id: &str, paths: &[String]) -> Answered {
+        let before = book.get(id).ok_or_else(not_found)?.links.clone();
+        let linked = {
+            let owner = book.get(id).map(|subscription| subscription.owner.clone());
+            let tails = tails(&self.streams, &owner.ok_or_else(not_found)?);
+            paths.iter().try_for_each(|path| {
+                let acked = tails(path).unwrap_or(0);
+                book.link(id, path, Link { explicit: true, acked })
+            })
+        };
+        let stored = match linked {
+            Err(Full::Links) => Err(bad(TOO_MANY_LINKS)),
+            Err(Full::Quota) => Err(too_many()),
+            Ok(()) => match book.get(id) {
+                Some(subscription) => {
+                    self.rows.store(subscription, self.streams.now()).map_err(unstored)
+                }
+                None => Err(not_found()),
+            },
+        };
+        if let Err(answer) = stored {
             for path in paths {
-                let acked = tails(&path).unwrap_or(0);
-                let link = Link { explicit: true, acked };
-                subscription.links.entry(path).or_insert(link).explicit = true;
+                match (before.get(path), book.get_mut(id)) {
+                    (Some(link), Some(subscription)) => {
+                        subscription.links.insert(path.clone(), *link);
+                    }
+                    _ => book.unlink(id, path),
+                }
             }
+            return Err(answer);
         }
-        self.store(subscription).map_err(|error| {
-            *subscription = before;
-            unstored(error)
-        })?;
         Ok(answer::status(StatusCode::NO_CONTENT))
     }
 
-    async fn take_away(&self, key: (String, String), path: &str) -> Answered {
-        let mut all = self.lock().await;
-        let subscription = all.get_mut(&key).ok_or_else(not_found)?;
-        let before = subscription.clone();
-        let covered = subscription.covers(path);
-        if let Some(link) = subscription.links.get_mut(path) {
-            link.explicit = false;
-            if !covered {
-                subscription.links.remove(path);
+    async fn take_away(self: &Arc<Self>, owner: &str, id: String, path: String) -> Answered {
+        let take = move |this: &Arc<Self>, book: &mut Book| {
+            let entry = book.entry(&id).ok_or_else(not_found)?;
+            let is_covered = entry.pattern.as_ref().is_some_and(|pattern| pattern.matches(&path));
+            let mut next = book.get(&id).ok_or_else(not_found)?.clone();
+            match next.links.get_mut(&path) {
+                Some(link) if is_covered => link.explicit = false,
+                _ => {
+                    next.links.remove(&path);
+                }
             }
-        }
-        self.store(subscription).map_err(|error| {
-            *subscription = before;
-            unstored(error)
-        })?;
-        Ok(answer::status(StatusCode::NO_CONTENT))
+            this.rows.store(&next, this.streams.now()).map_err(unstored)?;
+            match book.get_mut(&id).and_then(|subscription| subscription.links.get_mut(&path)) {
+                Some(link) if is_covered => link.explicit = false,
+                _ => book.unlink(&id, &path),
+            }
+            Ok(answer::status(StatusCode::NO_CONTENT))
+        };
+        self.with_book(owner, take).await.unwrap_or_else(|| Err(not_found()))
     }
 
-    async fn claimed(&self, key: (String, String), asked: &Value) -> Answered {
-        let worker = asked.get("worker").and_then(Value::as_str).unwrap_or_default();
+    async fn claimed(self: &Arc<Self>, owner: &str, id: String, asked: Value) -> Answered {
+        let worker = asked.get("worker").and_then(Value::as_str).unwrap_or_default().to_owned();
         if worker.is_empty() || worker.len() > MAX_ID_BYTES {
             return Err(bad("worker must be there"));
         }
-        let mut all = self.lock().await;
-        let subscription = all.get_mut(&key).ok_or_else(not_found)?;
-        if subscription.config.kind != Kind::PullWake {
-            return Err(bad("this subscription is delivered by webhook"));
-        }
-        let before = subscription.clone();
-        let token = match self.claim(subscription, worker).await {
-            Ok(token) => token,
-            Err(Claim::Nothing) => {
-                let text = "there is nothing to do";
-                return Err(error(StatusCode::CONFLICT, "NO_PENDING_WORK", text));
+        self.catch_up(owner).await;
+        let claim = move |this: &Arc<Self>, book: &mut Book| {
+            let subscription = book.get_mut(&id).ok_or_else(not_found)?;
+            if subscription.config.kind != Kind::PullWake {
+                return Err(bad("this subscription is delivered by webhook"));
             }
-            Err(Claim::Held(holder)) => {
-                let said = json!({"error": {
-                    "code": "ALREADY_CLAIMED",
-                    "current_holder": holder,
-                    "generation": subscription.generation,
-                }});
-                return Err(Box::new(json_response(StatusCode::CONFLICT, &said)));
+            let mut next = subscription.clone();
+            let (now, token) = (this.streams.now(), random());
+            let tails = tails(&this.streams, &next.owner);
+            match next.claim_next(&worker, (format!("w_{}", random()), &token), now, &*tails) {
+                Ok(()) => {}
+                Err(Claim::Nothing) => {
+                    let text = "there is nothing to do";
+                    return Err(refusal(StatusCode::CONFLICT, "NO_PENDING_WORK", text));
+                }
+                Err(Claim::Held(holder)) => return Err(held(&holder, next.generation)),
             }
+            this.rows.store(&next, this.streams.now()).map_err(unstored)?;
+            *subscription = next;
+            this.agenda.plan(subscription, now, None);
+            let wake_id = subscription.wake.as_ref().map(|wake| wake.id.clone());
+            let claimed = json!({
+                "wake_id": wake_id,
+                "generation": subscription.generation,
+                "token": token,
+                "streams": subscription.progress(&*tails),
+                "lease_ttl_ms": subscription.config.lease_ms(),
+            });
+            Ok(json_response(StatusCode::OK, &claimed))
         };
-        self.store(subscription).map_err(|error| {
-            *subscription = before;
-            unstored(error)
-        })?;
-        let wake_id = subscription.wake.as_ref().map(|wake| wake.id.clone());
-        let said = json!({
-            "wake_id": wake_id,
-            "generation": subscription.generation,
-            "token": token,
-            "streams": self.told(subscription),
-            "lease_ttl_ms": subscription.config.lease_ms(),
-        });
-        Ok(json_response(StatusCode::OK, &said))
+        self.with_book(owner, claim).await.unwrap_or_else(|| Err(not_found()))
     }
 
     async fn processed(
-        &self,
-        key: (String, String),
-        asked: &Value,
-        headers: &HeaderMap,
-        action: &str,
+        self: &Arc<Self>,
+        owner: &str,
+        id: String,
+        asked: Value,
+        headers: HeaderMap,
+        is_callback: bool,
     ) -> Answered {
         let acks =
             acks(asked.get("acks")).ok_or_else(|| bad("acks have a stream and an offset"))?;
         let done = asked.get("done") == Some(&Value::Bool(true));
-        let mut all = self.lock().await;
-        let subscription = all.get_mut(&key).ok_or_else(not_found)?;
-        let is_webhook = subscription.config.kind == Kind::Webhook;
-        if is_webhook != (action == "callback") {
-            return Err(not_found());
-        }
-        subscription.expire(self.streams.now());
-        check(subscription, asked, headers)?;
-        let before = subscription.clone();
-        let next = self.acked(subscription, &acks, done).map_err(faulty)?;
-        self.store(subscription).map_err(|error| {
-            *subscription = before;
-            unstored(error)
-        })?;
-        Ok(json_response(StatusCode::OK, &json!({"ok": true, "next_wake": next})))
+        let process = move |this: &Arc<Self>, book: &mut Book| {
+            let subscription = book.get_mut(&id).ok_or_else(not_found)?;
+            if (subscription.config.kind == Kind::Webhook) != is_callback {
+                return Err(not_found());
+            }
+            let mut next = subscription.clone();
+            next.expire(this.streams.now());
+            check(&next, &asked, &headers)?;
+            let (now, tails) = (this.streams.now(), tails(&this.streams, &next.owner));
+            let has_more = next.finish(&acks, done, now, &*tails).map_err(faulty)?;
+            this.rows.store(&next, this.streams.now()).map_err(unstored)?;
+            *subscription = next;
+            this.agenda.plan_after(subscription, this.streams.now());
+            Ok(json_response(StatusCode::OK, &json!({"ok": true, "next_wake": has_more})))
+        };
+        self.with_book(owner, process).await.unwrap_or_else(|| Err(not_found()))
     }
 
     async fn released(
-        &self,
-        key: (String, String),
-        asked: &Value,
-        headers: &HeaderMap,
+        self: &Arc<Self>,
+        owner: &str,
+        id: String,
+        asked: Value,
+        headers: HeaderMap,
     ) -> Answered {
-        let mut all = self.lock().await;
-        let subscription = all.get_mut(&key).ok_or_else(not_found)?;
-        subscription.expire(self.streams.now());
-        check(subscription, asked, headers)?;
-        let before = subscription.clone();
-        subscription.wake = None;
-        self.store(subscription).map_err(|error| {
-            *subscription = before;
-            unstored(error)
-        })?;
-        Ok(answer::status(StatusCode::NO_CONTENT))
+        let release = move |this: &Arc<Self>, book: &mut Book| {
+            let subscription = book.get_mut(&id).ok_or_else(not_found)?;
+            let mut next = subscription.clone();
+            next.expire(this.streams.now());
+            check(&next, &asked, &headers)?;
+            next.wake = None;
+            this.rows.store(&next, this.streams.now()).map_err(unstored)?;
+            *subscription = next;
+            this.agenda.plan_after(subscription, this.streams.now());
+            Ok(answer::status(StatusCode::NO_CONTENT))
+        };
+        self.with_book(owner, release).await.unwrap_or_else(|| Err(not_found()))
     }
 
     fn shown(&self, subscription: &Subscription) -> Value {
@@ -290,7 +316,7 @@ impl Subscriptions {
             .map(|(path, link)| {
                 json!({
                     "path": path,
-                    "link_type": if link.explicit { "explicit" } else { "glob" },
+                    "link_type": link.kind(),
                     "acked_offset": Offset::after(link.acked).to_string(),
                 })
             })
@@ -300,8 +326,8 @@ impl Subscriptions {
                 "url": webhook.url,
                 "signing": {
                     "alg": "ed25519",
-                    "kid": self.key_id(),
-                    "jwks_url": format!("{}/v1/stream/__ds/jwks.json", self.base()),
+                    "kid": self.signer.key_id(),
+                    "jwks_url": self.signer.key_set_url(),
                 },
             })
         });
@@ -318,20 +344,13 @@ impl Subscriptions {
             "lease_ttl_ms": config.lease_ms(),
             "created_at": created.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
             "status": if subscription.failures > 0 { "failed" } else { "active" },
+            "is_complete": !subscription.is_incomplete,
             "description": config.description,
         })
     }
 
     fn key_set(&self) -> Response<ReplyBody> {
-        let said = json!({"keys": [{
-            "kty": "OKP",
-            "crv": "Ed25519",
-            "kid": self.key_id(),
-            "use": "sig",
-            "alg": "EdDSA",
-            "x": self.public_key(),
-        }]});
-        let mut response = json_response(StatusCode::OK, &said);
+        let mut response = json_response(StatusCode::OK, &self.signer.key_set());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
@@ -360,8 +379,8 @@ fn check(
 
 fn faulty(fault: Fault) -> Box<Response<ReplyBody>> {
     match fault {
-        Fault::Fenced => error(StatusCode::CONFLICT, "FENCED", "this wake is over"),
-        Fault::Token => error(StatusCode::UNAUTHORIZED, "TOKEN", "this token is not the wake's"),
+        Fault::Fenced => refusal(StatusCode::CONFLICT, "FENCED", "this wake is over"),
+        Fault::Token => refusal(StatusCode::UNAUTHORIZED, "TOKEN", "this token is not the wake's"),
         Fault::Unknown => bad("a stream is not part of the subscription"),
         Fault::Offset => bad("an offset is behind the end of its stream"),
     }
@@ -383,20 +402,38 @@ fn json_response(status: StatusCode, value: &Value) -> Response<ReplyBody> {
     response
 }
 
-fn error(status: StatusCode, code: &str, message: &str) -> Box<Response<ReplyBody>> {
+fn held(holder: &str, generation: u64) -> Box<Response<ReplyBody>> {
+    let error = json!({"error": {
+        "code": "ALREADY_CLAIMED",
+        "current_holder": holder,
+        "generation": generation,
+    }});
+    Box::new(json_response(StatusCode::CONFLICT, &error))
+}
+
+fn too_many() -> Box<Response<ReplyBody>> {
+    let text = "the limit of subscriptions is reached";
+    refusal(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY", text)
+}
+
+fn stopping() -> Box<Response<ReplyBody>> {
+    refusal(StatusCode::SERVICE_UNAVAILABLE, "STOPPING", "the server is stopping")
+}
+
+fn refusal(status: StatusCode, code: &str, message: &str) -> Box<Response<ReplyBody>> {
     Box::new(answer::error(status, code, message))
 }
 
 fn bad(message: &str) -> Box<Response<ReplyBody>> {
-    error(StatusCode::BAD_REQUEST, "BAD_REQUEST", message)
+    refusal(StatusCode::BAD_REQUEST, "BAD_REQUEST", message)
 }
 
 fn not_found() -> Box<Response<ReplyBody>> {
-    error(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no such subscription")
+    refusal(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no such subscription")
 }
 
 fn unstored(why: handback_store::StoreError) -> Box<Response<ReplyBody>> {
     tracing::error!(%why, "a subscription was not stored");
     let text = "writes are not taken at the moment";
-    error(StatusCode::SERVICE_UNAVAILABLE, "READ_ONLY", text)
+    refusal(StatusCode::SERVICE_UNAVAILABLE, "READ_ONLY", text)
 }

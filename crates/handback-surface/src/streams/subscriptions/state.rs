@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use handback_stream::Offset;
+use handback_stream::{NameError, Offset, PathPattern, StreamName};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-
-use super::glob;
 
 /// Streams that one subscription follows at most.
 pub(super) const MAX_LINKS: usize = 10_000;
+
+/// Bytes of a description: a sentence for people.
+const MAX_DESCRIPTION_BYTES: usize = 1024;
 
 /// The lease unless one is asked for, and its bounds.
 const DEFAULT_LEASE_MS: u64 = 30_000;
@@ -53,12 +55,12 @@ pub(super) struct Webhook {
 }
 
 impl Config {
-    /// Brings it into the form in which two are compared.
-    pub(super) fn normal(mut self) -> Result<Self, &'static str> {
+    /// Checks the bounds. Returns the form in which two configurations are compared.
+    pub(super) fn checked(mut self) -> Result<Self, &'static str> {
         self.streams = self.streams.iter().map(|path| normal_path(path)).collect();
         self.streams.sort();
         self.streams.dedup();
-        self.pattern = self.pattern.as_deref().map(normal_path);
+        self.pattern = self.pattern.as_deref().map(normal_pattern).transpose()?;
         self.wake_stream = self.wake_stream.as_deref().map(normal_path);
         let lease = self.lease_ttl_ms.unwrap_or(DEFAULT_LEASE_MS);
         if !LEASE_MS.contains(&lease) {
@@ -69,7 +71,16 @@ impl Config {
             return Err("pattern or streams must be there");
         }
         if self.streams.len() > MAX_LINKS {
-            return Err("too many streams");
+            return Err(TOO_MANY_LINKS);
+        }
+        if !self.streams.iter().all(|path| is_path(path)) {
+            return Err(BAD_PATH);
+        }
+        if self.wake_stream.as_deref().is_some_and(|path| !is_path(path)) {
+            return Err("wake_stream is not the path of a stream");
+        }
+        if self.description.as_deref().is_some_and(|text| text.len() > MAX_DESCRIPTION_BYTES) {
+            return Err("description has more than 1024 bytes");
         }
         match self.kind {
             Kind::Webhook if self.webhook.is_none() => Err("webhook.url must be there"),
@@ -83,9 +94,28 @@ impl Config {
     }
 }
 
+/// The answer to more than [`MAX_LINKS`] streams.
+pub(super) const TOO_MANY_LINKS: &str = "a subscription follows 10000 streams at most";
+
+/// The answer to a text that is not the path of a stream.
+pub(super) const BAD_PATH: &str = "streams has a text that is not the path of a stream";
+
 /// A path without a slash in front.
 pub(super) fn normal_path(path: &str) -> String {
     path.trim_start_matches('/').to_owned()
+}
+
+/// Whether a text is the path of a stream.
+pub(super) fn is_path(path: &str) -> bool {
+    StreamName::new("", path).is_ok()
+}
+
+fn normal_pattern(text: &str) -> Result<String, &'static str> {
+    match text.trim_start_matches('/').parse::<PathPattern>() {
+        Ok(pattern) => Ok(pattern.as_str().to_owned()),
+        Err(NameError::TooLong) => Err("pattern has more than 1024 bytes"),
+        Err(_) => Err("pattern has a segment that no path has"),
+    }
 }
 
 /// A subscription as it is stored.
@@ -101,6 +131,12 @@ pub(super) struct Subscription {
     /// Deliveries that failed since one succeeded.
     pub(super) failures: u32,
     pub(super) next_attempt_ms: u64,
+    /// Streams that were created before this time were matched. A restart matches later ones.
+    #[serde(default)]
+    pub(super) matched_ms: u64,
+    /// Whether the pattern covers streams that are not followed, because there are too many.
+    #[serde(default)]
+    pub(super) is_incomplete: bool,
 }
 
 /// A stream that is followed.
@@ -109,6 +145,13 @@ pub(super) struct Link {
     pub(super) explicit: bool,
     /// The last record that was processed.
     pub(super) acked: u64,
+}
+
+impl Link {
+    /// The name of the kind of link in the protocol.
+    pub(super) const fn kind(self) -> &'static str {
+        if self.explicit { "explicit" } else { "glob" }
+    }
 }
 
 /// That there is something to do.
@@ -138,15 +181,54 @@ pub(super) enum Fault {
     Offset,
 }
 
+/// Why a wake was not claimed.
+#[derive(Debug)]
+pub(super) enum Claim {
+    Held(String),
+    Nothing,
+}
+
 impl Subscription {
-    pub(super) fn covers(&self, path: &str) -> bool {
-        let pattern = self.config.pattern.as_deref();
-        pattern.is_some_and(|pattern| glob::matches(pattern, path))
+    /// A subscription that follows nothing yet.
+    pub(super) fn new(owner: &str, id: &str, config: Config, now: u64) -> Self {
+        Self {
+            id: id.to_owned(),
+            owner: owner.to_owned(),
+            config,
+            created_ms: now,
+            links: BTreeMap::new(),
+            generation: 0,
+            wake: None,
+            failures: 0,
+            next_attempt_ms: 0,
+            matched_ms: now,
+            is_incomplete: false,
+        }
+    }
+
+    /// Checks a stored subscription against the bounds of today.
+    pub(super) fn checked(mut self) -> Result<Self, &'static str> {
+        self.config = self.config.checked()?;
+        if self.links.len() > MAX_LINKS || !self.links.keys().all(|path| is_path(path)) {
+            return Err(BAD_PATH);
+        }
+        Ok(self)
     }
 
     /// Streams with something that was not processed.
     pub(super) fn has_pending(&self, tails: &Tails<'_>) -> bool {
         self.links.iter().any(|(path, link)| tails(path).is_some_and(|tail| tail > link.acked))
+    }
+
+    /// The same for one stream.
+    pub(super) fn has_pending_in(&self, path: &str, tails: &Tails<'_>) -> bool {
+        let link = self.links.get(path);
+        link.is_some_and(|link| tails(path).is_some_and(|tail| tail > link.acked))
+    }
+
+    /// Whether a wake is still to be written to its stream.
+    pub(super) fn is_unannounced(&self) -> bool {
+        self.wake.as_ref().is_some_and(|wake| !wake.announced && wake.holder.is_none())
     }
 
     /// Whether someone works on it, or is about to.
@@ -183,7 +265,7 @@ impl Subscription {
     }
 
     /// Gives the wake to a worker.
-    pub(super) fn claim(&mut self, worker: &str, token: &str, now: u64, tails: &Tails<'_>) {
+    fn claim(&mut self, worker: &str, token: &str, now: u64, tails: &Tails<'_>) {
         let lease = self.config.lease_ms();
         let snapshot =
             self.links.keys().filter_map(|path| Some((path.clone(), tails(path)?))).collect();
@@ -193,6 +275,64 @@ impl Subscription {
             wake.lease_until_ms = Some(now + lease);
             wake.snapshot = snapshot;
         }
+    }
+
+    /// Claims a wake for a worker: the one that waits, or a new one if there is something to do.
+    pub(super) fn claim_next(
+        &mut self,
+        worker: &str,
+        (wake_id, token): (String, &str),
+        now: u64,
+        tails: &Tails<'_>,
+    ) -> Result<(), Claim> {
+        self.expire(now);
+        if let Some(holder) = self.wake.as_ref().and_then(|wake| wake.holder.clone()) {
+            return Err(Claim::Held(holder));
+        }
+        if self.wake.is_none() {
+            if !self.has_pending(tails) {
+                return Err(Claim::Nothing);
+            }
+            self.start(wake_id, token, now, tails);
+        }
+        self.claim(worker, token, now, tails);
+        Ok(())
+    }
+
+    /// Takes acks, and ends the wake or extends its lease. Returns whether there is more to do.
+    pub(super) fn finish(
+        &mut self,
+        acks: &[(String, Offset)],
+        done: bool,
+        now: u64,
+        tails: &Tails<'_>,
+    ) -> Result<bool, Fault> {
+        self.ack(acks, tails)?;
+        self.succeeded();
+        if done {
+            self.wake = None;
+            return Ok(self.has_pending(tails));
+        }
+        let lease = now + self.config.lease_ms();
+        if let Some(wake) = &mut self.wake {
+            wake.lease_until_ms = Some(lease);
+        }
+        Ok(false)
+    }
+
+    /// The streams, with how far each was processed and how far it goes.
+    pub(super) fn progress(&self, tails: &Tails<'_>) -> Vec<Value> {
+        let of = |(path, link): (&String, &Link)| {
+            let tail = tails(path).unwrap_or(link.acked);
+            json!({
+                "path": path,
+                "link_type": link.kind(),
+                "acked_offset": Offset::after(link.acked).to_string(),
+                "tail_offset": Offset::after(tail).to_string(),
+                "has_pending": tail > link.acked,
+            })
+        };
+        self.links.iter().map(of).collect()
     }
 
     /// The wake that a request is about, if it is the current one.
@@ -257,11 +397,11 @@ fn digest(token: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn subscription(kind: Kind) -> Subscription {
-        let config = Config {
+    fn config(kind: Kind) -> Config {
+        Config {
             kind,
             pattern: Some("/events/*".to_owned()),
             streams: vec!["b".to_owned(), "a".to_owned(), "a".to_owned()],
@@ -269,23 +409,58 @@ mod tests {
             wake_stream: Some("w".to_owned()),
             lease_ttl_ms: None,
             description: None,
-        };
-        Subscription {
-            id: "s".to_owned(),
-            owner: String::new(),
-            config: config.normal().unwrap(),
-            created_ms: 0,
-            links: BTreeMap::from([("a".to_owned(), Link { explicit: true, acked: 3 })]),
-            generation: 0,
-            wake: None,
-            failures: 0,
-            next_attempt_ms: 0,
         }
+    }
+
+    fn linked(kind: Kind) -> Subscription {
+        let mut made = Subscription::new("", "s", config(kind).checked().unwrap(), 0);
+        made.links.insert("a".to_owned(), Link { explicit: true, acked: 3 });
+        made
+    }
+
+    /// A subscription of an owner that follows nothing.
+    pub(in super::super) fn subscription(owner: &str, id: &str) -> Subscription {
+        Subscription::new(owner, id, config(Kind::PullWake).checked().unwrap(), 0)
+    }
+
+    #[test]
+    fn texts_are_bounded_and_paths_are_paths() {
+        let check = |change: &dyn Fn(&mut Config), expected: Result<(), &str>| {
+            let mut asked = config(Kind::PullWake);
+            change(&mut asked);
+            assert_eq!(asked.checked().map(drop), expected);
+        };
+        let long = "x".repeat(1025);
+        check(&|_| {}, Ok(()));
+        check(&|c| c.pattern = Some(long.clone()), Err("pattern has more than 1024 bytes"));
+        let stars = vec!["**"; 1_000_000].join("/");
+        check(&|c| c.pattern = Some(stars.clone()), Err("pattern has more than 1024 bytes"));
+        let segment = Err("pattern has a segment that no path has");
+        check(&|c| c.pattern = Some("a//b".to_owned()), segment);
+        check(&|c| c.pattern = Some("a/\n".to_owned()), segment);
+        check(&|c| c.streams.push(long.clone()), Err(BAD_PATH));
+        check(&|c| c.streams.push("../a".to_owned()), Err(BAD_PATH));
+        check(&|c| c.streams = (0..10_001).map(|n| n.to_string()).collect(), Err(TOO_MANY_LINKS));
+        let wake = Err("wake_stream is not the path of a stream");
+        check(&|c| c.wake_stream = Some(long.clone()), wake);
+        let description = Err("description has more than 1024 bytes");
+        check(&|c| c.description = Some(long.clone()), description);
+    }
+
+    #[test]
+    fn equal_configurations_have_one_form() {
+        let mut other = config(Kind::PullWake);
+        other.pattern = Some("events/*".to_owned());
+        other.streams = vec!["/a".to_owned(), "b".to_owned()];
+        assert_eq!(other.checked(), config(Kind::PullWake).checked());
+        let mut stars = config(Kind::PullWake);
+        stars.pattern = Some("**/**/a".to_owned());
+        assert_eq!(stars.checked().unwrap().pattern.as_deref(), Some("**/a"));
     }
 
     #[test]
     fn only_the_current_wake_is_heard() {
-        let mut s = subscription(Kind::Webhook);
+        let mut s = linked(Kind::Webhook);
         let tails = |_: &str| Some(5);
         assert!(s.has_pending(&tails));
         s.start("w1".to_owned(), "t1", 0, &tails);
@@ -303,7 +478,7 @@ mod tests {
 
     #[test]
     fn acks_go_forward_and_not_behind_the_end() {
-        let mut s = subscription(Kind::PullWake);
+        let mut s = linked(Kind::PullWake);
         let tails = |_: &str| Some(5);
         let ack = |path: &str, number| vec![(path.to_owned(), Offset::after(number))];
         assert_eq!(s.ack(&ack("a", 4), &|_: &str| None), Err(Fault::Offset));
@@ -317,7 +492,7 @@ mod tests {
 
     #[test]
     fn retries_wait_longer_and_longer() {
-        let mut s = subscription(Kind::Webhook);
+        let mut s = linked(Kind::Webhook);
         let mut waits = Vec::new();
         for _ in 0..9 {
             s.failed(0, 0);

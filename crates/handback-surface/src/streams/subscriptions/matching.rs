@@ -1,0 +1,125 @@
+//! Which streams a pattern covers: matched once for a new stream, and once for a new subscription.
+//!
+//! A new stream is matched with the patterns of its owner, a new subscription with the streams of its
+//! owner below the literal prefix of the pattern. Both are done in slices (`slices`), between which the
+//! lock of the owner is free. After a restart, only streams are matched that were created since the
+//! last time that all streams were.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::book::Todo;
+use super::manager::Subscriptions;
+use super::slices::Budget;
+use super::worker::Worker;
+
+/// Time between two looks at the agenda when nothing happens.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Pause after all work is done, so that a busy server looks once for many appends.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Slices that a claim waits for, so that it sees streams that were created before it.
+const CATCH_UP_SLICES: usize = 64;
+
+/// Owners with work, each once.
+#[derive(Debug, Default)]
+struct Queue {
+    order: VecDeque<Arc<str>>,
+    due: HashMap<Arc<str>, Vec<String>>,
+}
+
+impl Queue {
+    fn push(&mut self, owner: Arc<str>, id: Option<String>) {
+        let due = self.due.entry(Arc::clone(&owner)).or_insert_with(|| {
+            self.order.push_back(owner);
+            Vec::new()
+        });
+        due.extend(id);
+    }
+
+    fn pop(&mut self) -> Option<(Arc<str>, Vec<String>)> {
+        let owner = self.order.pop_front()?;
+        let due = self.due.remove(&owner).unwrap_or_default();
+        Some((owner, due))
+    }
+
+    fn put_back(&mut self, owner: Arc<str>, due: Vec<String>) {
+        self.push(Arc::clone(&owner), None);
+        if let Some(known) = self.due.get_mut(&owner) {
+            known.extend(due);
+        }
+    }
+}
+
+impl Subscriptions {
+    /// Does what changed streams and the agenda ask for, as long as the subscriptions are used.
+    pub(super) async fn run(this: Weak<Self>) {
+        let mut queue = Queue::default();
+        if let Some(this) = this.upgrade() {
+            this.owners.names().into_iter().for_each(|owner| queue.push(owner, None));
+        }
+        loop {
+            let Some(used) = this.upgrade() else { return };
+            used.collect(&mut queue);
+            if let Some((owner, due)) = queue.pop() {
+                used.turn(&mut queue, owner, due).await;
+                continue;
+            }
+            // Nothing of the subscriptions is held while there is nothing to do.
+            let changed = used.streams.directory().notify();
+            drop(used);
+            let _ = tokio::time::timeout(LOOK_EVERY, changed.notified()).await;
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+    }
+
+    fn collect(&self, queue: &mut Queue) {
+        while let Some(namespace) = self.streams.directory().next_changed() {
+            queue.push(Arc::clone(namespace.owner()), None);
+        }
+        let now = self.streams.now();
+        while let Some((owner, id)) = self.agenda.take_due(now) {
+            queue.push(owner, Some(id));
+        }
+    }
+
+    /// One slice for one owner. An owner whose lock is taken comes later.
+    async fn turn(self: &Arc<Self>, queue: &mut Queue, owner: Arc<str>, due: Vec<String>) {
+        let Some(found) = self.owners.get(&owner) else { return };
+        let Ok(mut book) = Arc::clone(&found.book).try_lock_owned() else {
+            if queue.order.is_empty() {
+                tokio::time::sleep(LOOK_PAUSE).await;
+            }
+            queue.put_back(owner, due);
+            return;
+        };
+        let this = Arc::clone(self);
+        let slice = move |budget: &mut Budget| {
+            book.todo.extend(due.into_iter().map(|id| Todo::Look { id, path: None }));
+            Worker { all: &this, owner: &found, book: &mut book, budget }.run()
+        };
+        if self.slices.run(slice).await == Some(true) {
+            queue.push(owner, None);
+        }
+    }
+
+    /// Has the streams that were created before this moment matched, within a bound.
+    pub(super) async fn catch_up(self: &Arc<Self>, owner: &str) {
+        for _ in 0..CATCH_UP_SLICES {
+            let Some(owner) = self.owners.get(owner) else { return };
+            let mut book = Arc::clone(&owner.book).lock_owned().await;
+            if book.todo.is_empty() && !owner.namespace.has_changes() {
+                return;
+            }
+            let this = Arc::clone(self);
+            let slice = move |budget: &mut Budget| {
+                Worker { all: &this, owner: &owner, book: &mut book, budget }.run()
+            };
+            if self.slices.run(slice).await != Some(true) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Matching in slices: one slice at a time for all owners, on a thread that may block.
+//!
+//! A slice has a bound in steps, and whoever has more to do takes another turn at the end of the queue.
+//! So an owner with many patterns delays its own subscriptions; others wait for single slices.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use handback_stream::PathPattern;
+use tokio::sync::Semaphore;
+
+/// Steps of one slice: about a millisecond.
+const SLICE_STEPS: u64 = 200_000;
+
+/// The turns of all owners.
+#[derive(Debug)]
+pub(super) struct Slices {
+    turn: Arc<Semaphore>,
+    /// Comparisons of a path with a pattern since the start, and their steps.
+    pub(super) matches: AtomicU64,
+    pub(super) steps: AtomicU64,
+}
+
+/// Steps that a slice has left.
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    spent: u64,
+    matches: u64,
+}
+
+impl Default for Slices {
+    fn default() -> Self {
+        Self {
+            turn: Arc::new(Semaphore::new(1)),
+            matches: AtomicU64::default(),
+            steps: AtomicU64::default(),
+        }
+    }
+}
+
+impl Slices {
+    /// Does a slice of work after those that came before. If the work panics, so does this; nothing
+    /// is returned if the runtime ends.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Budget) -> T + Send + 'static,
+    ) -> Option<T> {
+        let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
+        let (done, budget) = blocking(move || {
+            // The turn ends with the work, also if nobody waits for that any more.
+            let _turn = turn;
+            let mut budget = Budget::default();
+            let done = work(&mut budget);
+            (done, budget)
+        })
+        .await?;
+        self.matches.fetch_add(budget.matches, Ordering::SeqCst);
+        self.steps.fetch_add(budget.spent, Ordering::SeqCst);
+        Some(done)
+    }
+}
+
+impl Budget {
+    pub(super) const fn spend(&mut self, steps: u64) {
+        self.spent = self.spent.saturating_add(steps);
+    }
+
+    /// Whether a path matches, at the price of the comparison.
+    pub(super) fn matches(&mut self, pattern: &PathPattern, path: &str) -> bool {
+        self.matches += 1;
+        let mut steps = 0;
+        let covers = pattern.matches_counted(path, &mut steps);
+        self.spend(steps);
+        covers
+    }
+
+    pub(super) const fn is_spent(&self) -> bool {
+        self.spent >= SLICE_STEPS
+    }
+}
+
+/// Does work on a thread that may block. If the work panics, so does this; nothing is returned if the
+/// runtime ends.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Some(done),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => None,
+        },
+    }
+}

@@ -1,0 +1,264 @@
+//! Matching, counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use handback_store::{Kv, Log, MemoryStore};
+use handback_stream::{Append, Command, Create, Life, Payload, Reply, SigningKey, StreamName};
+use handback_tool::{Quota, Share};
+
+use super::book::Book;
+use super::making::{Made, NotMade};
+use super::state::{Config, Kind};
+use super::*;
+use crate::streams::{Clock, Mode, Streams};
+
+struct World {
+    store: Arc<MemoryStore>,
+    time: Arc<AtomicU64>,
+    streams: Arc<Streams>,
+    all: Arc<Subscriptions>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::over(Arc::new(MemoryStore::new()), Arc::new(AtomicU64::new(1_000)))
+    }
+
+    fn over(store: Arc<MemoryStore>, time: Arc<AtomicU64>) -> Self {
+        let clock: Clock = {
+            let time = Arc::clone(&time);
+            Arc::new(move || time.load(Ordering::Relaxed))
+        };
+        let log = Arc::clone(&store) as Arc<dyn Log>;
+        let streams = Streams::open(log, None, clock, Mode::Memory).unwrap();
+        let all = open(&store, &streams);
+        Self { store, time, streams, all }
+    }
+
+    /// The same store after a restart.
+    fn again(self) -> Self {
+        let Self { store, time, streams, all } = self;
+        drop(all);
+        streams.stop();
+        Self::over(store, time)
+    }
+
+    async fn create(&self, owner: &str, path: &str) {
+        let create = Create {
+            name: StreamName::new(owner, path).unwrap(),
+            content_type: Some("text/plain".to_owned()),
+            life: Life::Unlimited,
+            closed: false,
+            payload: Some(Payload::parse(Bytes::from_static(b"x"), false).unwrap()),
+            fork: None,
+            key: None,
+            incarnation: rand::random(),
+        };
+        let reply = self.streams.command(Command::Create(Box::new(create)), 0).await.unwrap();
+        assert!(matches!(reply, Reply::Created { .. }));
+    }
+
+    async fn append(&self, owner: &str, path: &str) {
+        let payload = Payload::parse(Bytes::from_static(b"x"), false).unwrap();
+        let name = StreamName::new(owner, path).unwrap();
+        let append = Append::new(name.id(), Some(payload), false, 1_000);
+        self.streams.command(Command::Append(append), 1).await.unwrap();
+    }
+
+    async fn make(&self, owner: &str, id: &str, pattern: &str) -> Result<Made, NotMade> {
+        self.all.make(owner.to_owned(), id.to_owned(), config(pattern)).await
+    }
+
+    async fn links(&self, owner: &str, id: &str) -> Vec<(String, u64)> {
+        let id = id.to_owned();
+        let links = move |_: &Arc<Subscriptions>, book: &mut Book| {
+            let links = &book.get(&id).unwrap().links;
+            links.iter().map(|(path, link)| (path.clone(), link.acked)).collect()
+        };
+        self.all.with_book(owner, links).await.unwrap()
+    }
+
+    fn matches(&self) -> u64 {
+        self.all.slices.matches.load(Ordering::SeqCst)
+    }
+
+    /// Waits until everything was matched.
+    async fn settle(&self, owner: &str) {
+        while !self.is_settled(owner).await {
+            self.all.catch_up(owner).await;
+        }
+    }
+
+    async fn is_settled(&self, owner: &str) -> bool {
+        let Some(owner) = self.all.owners.get(owner) else { return true };
+        let book = owner.book.lock().await;
+        book.todo.is_empty() && !owner.namespace.has_changes()
+    }
+}
+
+fn open(store: &Arc<MemoryStore>, streams: &Arc<Streams>) -> Arc<Subscriptions> {
+    let quotas = SubscriptionQuotas {
+        count: Quota::new(80, Share::default()),
+        bytes: Quota::new(64 << 20, Share::default()),
+    };
+    let parts = Parts {
+        kv: Arc::clone(store) as Arc<dyn Kv>,
+        key: SigningKey::from_seed(&[7; 32]).unwrap(),
+        targets: WebhookTargets::loopback(),
+        base: "http://127.0.0.1:1".to_owned(),
+        quotas,
+    };
+    Subscriptions::open(Arc::clone(streams), parts).unwrap()
+}
+
+fn config(pattern: &str) -> Config {
+    let config = Config {
+        kind: Kind::PullWake,
+        pattern: Some(pattern.to_owned()),
+        streams: Vec::new(),
+        webhook: None,
+        wake_stream: Some("wakes".to_owned()),
+        lease_ttl_ms: None,
+        description: None,
+    };
+    config.checked().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wound_a2_a_new_stream_is_matched_once_with_the_patterns_of_its_owner() {
+    let world = World::new();
+    for n in 0..10 {
+        assert_eq!(world.make("ada", &n.to_string(), "jobs/*").await.unwrap(), Made::New);
+        assert_eq!(world.make("bob", &n.to_string(), "jobs/*").await.unwrap(), Made::New);
+    }
+    for n in 0..50 {
+        world.create("ada", &format!("jobs/{n}")).await;
+        world.create("nobody", &format!("jobs/{n}")).await;
+    }
+    world.settle("ada").await;
+    assert_eq!(world.matches(), 10 * 50);
+    assert_eq!(world.links("ada", "3").await.len(), 50);
+    for n in 0..500 {
+        world.append("ada", &format!("jobs/{}", n % 50)).await;
+    }
+    world.settle("ada").await;
+    assert_eq!(world.matches(), 10 * 50);
+    assert!(world.links("bob", "3").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wound_a2_a_new_subscription_is_matched_once_with_the_streams_below_its_prefix() {
+    let world = World::new();
+    for n in 0..300 {
+        world.create("ada", &format!("a/{n}")).await;
+        world.create("ada", &format!("b/{n}")).await;
+        world.create("bob", &format!("b/{n}")).await;
+    }
+    world.make("ada", "s", "b/*").await.unwrap();
+    assert_eq!(world.matches(), 300);
+    let links = world.links("ada", "s").await;
+    assert_eq!(links.len(), 300);
+    assert!(links.iter().all(|(_, acked)| *acked == 1), "streams that were there are not new");
+    world.append("ada", "b/1").await;
+    world.settle("ada").await;
+    assert_eq!(world.make("ada", "s", "b/*").await.unwrap(), Made::Known);
+    assert_eq!(world.matches(), 300);
+}
+
+/// Patterns and paths that nearly match at every segment: dozens of slices.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wound_a2_matching_lets_other_owners_in() {
+    let world = World::new();
+    let namespace = world.streams.directory().namespace("ada");
+    let path = vec!["a"; 500].join("/");
+    for n in 0..300 {
+        namespace.add(&format!("{path}/{n}"), 0);
+    }
+    let expensive = format!("**/{}/b", vec!["a"; 240].join("/"));
+    let all = Arc::clone(&world.all);
+    let long = tokio::spawn(async move {
+        all.make("ada".to_owned(), "long".to_owned(), config(&expensive)).await
+    });
+    while world.matches() == 0 {
+        tokio::task::yield_now().await;
+    }
+    world.create("bob", "jobs/1").await;
+    world.make("bob", "s", "jobs/*").await.unwrap();
+    world.create("bob", "jobs/2").await;
+    world.settle("bob").await;
+    assert_eq!(world.links("bob", "s").await, [("jobs/1".to_owned(), 1), ("jobs/2".to_owned(), 0)]);
+    assert!(!long.is_finished(), "bob did not wait for ada");
+    assert!(world.matches() < 300);
+    // So do other requests of the same owner.
+    let other = |_: &Arc<Subscriptions>, book: &mut Book| book.get("long").is_none();
+    assert!(world.all.with_book("ada", other).await.unwrap(), "nobody sees half of it");
+    long.await.unwrap().unwrap();
+    assert_eq!(world.all.slices.matches.load(Ordering::SeqCst), 300 + 2);
+    let steps = world.all.slices.steps.load(Ordering::SeqCst);
+    assert!(steps < 302 * 244 * 504, "{steps}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wound_a2_a_restart_matches_only_streams_that_are_new_since() {
+    let world = World::new();
+    for n in 0..40 {
+        world.create("ada", &format!("old/{n}")).await;
+    }
+    world.time.store(2_000, Ordering::Relaxed);
+    world.make("ada", "s", "**").await.unwrap();
+    world.time.store(3_000, Ordering::Relaxed);
+    // A stream that was created just before the end, and is in no subscription yet.
+    let World { store, time, streams, all } = world;
+    drop(all);
+    let world = World { all: open(&Arc::new(MemoryStore::new()), &streams), store, time, streams };
+    world.create("ada", "new").await;
+    let world = world.again();
+    world.settle("ada").await;
+    assert_eq!(world.matches(), 1);
+    let links = world.links("ada", "s").await;
+    assert_eq!(links.len(), 41);
+    assert!(links.contains(&("new".to_owned(), 0)), "all of it is new");
+    let world = world.again();
+    world.settle("ada").await;
+    assert_eq!(world.matches(), 0);
+    assert_eq!(world.links("ada", "s").await.len(), 41);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wound_a2_one_owner_at_its_quota_leaves_room_for_others() {
+    let world = World::new();
+    for n in 0..10 {
+        world.make("ada", &n.to_string(), "**").await.unwrap();
+    }
+    let refused = world.make("ada", "10", "**").await;
+    assert!(matches!(refused, Err(NotMade::Exhausted)), "{refused:?}");
+    world.make("bob", "0", "**").await.unwrap();
+    assert_eq!(world.all.quotas.count.used(), 11);
+    let world = world.again();
+    assert_eq!(world.all.quotas.count.used_by_stored("ada"), 10);
+    assert!(matches!(world.make("ada", "10", "**").await, Err(NotMade::Exhausted)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pattern_over_more_streams_than_its_owner_may_follow_is_refused_whole() {
+    let world = World::new();
+    let namespace = world.streams.directory().namespace("ada");
+    world.create("ada", "jobs/0").await;
+    for n in 1..=10_000 {
+        namespace.add(&format!("jobs/{n}"), 0);
+    }
+    // The streams of the index are not there, but one.
+    world.make("ada", "s", "jobs/*").await.unwrap();
+    assert_eq!(world.links("ada", "s").await.len(), 1);
+    let used = world.all.quotas.bytes.used_by_stored("ada");
+    let _held = world.all.quotas.bytes.charge_stored("ada", (8 << 20) - used - 5_000).unwrap();
+    for n in 0..20 {
+        world.create("ada", &format!("jobs/new/{n}")).await;
+    }
+    let refused = world.make("ada", "t", "jobs/**").await;
+    assert!(matches!(refused, Err(NotMade::Exhausted)), "{refused:?}");
+    assert_eq!(world.all.quotas.bytes.used_by_stored("ada"), (8 << 20) - 5_000);
+    assert_eq!(world.all.quotas.count.used_by_stored("ada"), 1);
+}

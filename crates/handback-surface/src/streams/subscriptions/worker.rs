@@ -1,0 +1,180 @@
+//! The work of one slice for one owner.
+
+use std::sync::Arc;
+
+use super::book::{Book, Full, Scan, Todo};
+use super::manager::Subscriptions;
+use super::owners::Owner;
+use super::slices::Budget;
+use super::state::Link;
+use super::tails::{start_of, tails};
+use crate::streams::directory::Change;
+
+/// Paths that are read from the directory at a time: some microseconds under its lock.
+const PATHS_PER_PAGE: usize = 256;
+
+/// Changed streams that are taken from the directory at a time.
+const CHANGES_PER_TAKE: usize = 256;
+
+/// Steps of a look at a subscription, which may write to the store.
+const LOOK_STEPS: u64 = 10_000;
+
+/// Steps of a path that is not matched.
+const PATH_STEPS: u64 = 4;
+
+/// Works for an owner until the budget is spent.
+pub(super) struct Worker<'a> {
+    pub(super) all: &'a Arc<Subscriptions>,
+    pub(super) owner: &'a Owner,
+    pub(super) book: &'a mut Book,
+    pub(super) budget: &'a mut Budget,
+}
+
+impl Worker<'_> {
+    /// Does what there is to do. Returns whether there is more.
+    pub(super) fn run(&mut self) -> bool {
+        while !self.budget.is_spent() {
+            if self.book.todo.is_empty() {
+                self.take_changes();
+            }
+            let Some(todo) = self.book.todo.pop_front() else { return false };
+            match todo {
+                Todo::Match { path, after } => {
+                    let next = match self.match_new(&path, after) {
+                        Some(after) => Todo::Match { path, after: Some(after) },
+                        None => Todo::Grown(path),
+                    };
+                    self.book.todo.push_front(next);
+                }
+                Todo::Grown(path) => {
+                    self.budget.spend(PATH_STEPS);
+                    for id in self.book.of_path(&path) {
+                        let look = Todo::Look { id, path: Some(Arc::clone(&path)) };
+                        self.book.todo.push_front(look);
+                    }
+                }
+                Todo::Look { id, path } => {
+                    self.budget.spend(LOOK_STEPS);
+                    self.all.look(self.book, &id, path.as_deref());
+                }
+                Todo::Scan(scan) => self.rescan(scan),
+            }
+        }
+        true
+    }
+
+    fn take_changes(&mut self) {
+        let changes = self.owner.namespace.take_changes(CHANGES_PER_TAKE);
+        self.book.todo.extend(changes.into_iter().map(|(path, change)| match change {
+            Change::Created => Todo::Match { path, after: None },
+            Change::Grown => Todo::Grown(path),
+        }));
+    }
+
+    /// Matches a new stream with the patterns of subscriptions after one of them. Returns the last one
+    /// if the budget is spent.
+    fn match_new(&mut self, path: &str, mut after: Option<String>) -> Option<String> {
+        loop {
+            let (id, covers) = {
+                let (id, pattern) = self.book.next_pattern(after.as_deref())?;
+                self.budget.spend(PATH_STEPS);
+                (id.to_owned(), self.budget.matches(pattern, path))
+            };
+            if covers {
+                self.link_at_start(&id, path);
+            }
+            if self.budget.is_spent() {
+                return Some(id);
+            }
+            after = Some(id);
+        }
+    }
+
+    /// Follows a stream from its first record on: all of it is new.
+    fn link_at_start(&mut self, id: &str, path: &str) {
+        let Some(entry) = self.book.entry(id) else { return };
+        let start = start_of(&self.all.streams, &entry.subscription.owner, path);
+        let Some(acked) = start else { return };
+        if self.book.link(id, path, Link { explicit: false, acked }).is_err() {
+            self.book.mark_incomplete(id);
+        }
+    }
+
+    /// Continues with the streams that a stored subscription may not know yet.
+    fn rescan(&mut self, mut scan: Scan) {
+        let id = scan.id.clone();
+        let is_done = self.scan(&mut scan, &mut |this, path| {
+            this.link_at_start(&id, path);
+            Ok(())
+        });
+        if is_done == Ok(false) {
+            self.book.todo.push_back(Todo::Scan(scan));
+            return;
+        }
+        let now = self.all.streams.now();
+        if let Some(subscription) = self.book.get_mut(&id).filter(|_| scan.has_matched) {
+            // Streams that were created since then are matched one by one.
+            subscription.matched_ms = self.all.opened_ms.min(now);
+            if let Err(error) = self.all.rows.store(subscription, now) {
+                tracing::warn!(%error, id, "a subscription was not stored");
+            }
+        }
+        self.book.todo.push_back(Todo::Look { id, path: None });
+    }
+
+    /// Follows the streams that a new subscription names.
+    pub(super) fn link_named(&mut self, id: &str) -> Result<(), Full> {
+        let Some(entry) = self.book.entry(id) else { return Ok(()) };
+        let tails = tails(&self.all.streams, &entry.subscription.owner);
+        for path in entry.subscription.config.streams.clone() {
+            self.budget.spend(PATH_STEPS);
+            let acked = tails(&path).unwrap_or(0);
+            self.book.link(id, &path, Link { explicit: true, acked })?;
+        }
+        Ok(())
+    }
+
+    /// Follows streams that are there and that a new subscription covers, each from its end on.
+    /// Returns whether the scan is done.
+    pub(super) fn link_existing(&mut self, scan: &mut Scan) -> Result<bool, Full> {
+        let Some(entry) = self.book.entry(&scan.id) else { return Ok(true) };
+        let tails = tails(&self.all.streams, &entry.subscription.owner);
+        let id = scan.id.clone();
+        self.scan(scan, &mut |this, path| {
+            let Some(acked) = tails(path) else { return Ok(()) };
+            this.book.link(&id, path, Link { explicit: false, acked })
+        })
+    }
+
+    /// Goes on with a scan until the budget is spent. Returns whether it is done.
+    fn scan(
+        &mut self,
+        scan: &mut Scan,
+        link: &mut dyn FnMut(&mut Self, &str) -> Result<(), Full>,
+    ) -> Result<bool, Full> {
+        let entry = self.book.entry(&scan.id);
+        let Some(pattern) = entry.and_then(|entry| entry.pattern.clone()) else { return Ok(true) };
+        loop {
+            let (prefix, after) = (pattern.literal_prefix(), scan.after.as_deref());
+            let page = self.owner.namespace.page(prefix, after, PATHS_PER_PAGE);
+            if page.is_empty() {
+                return Ok(true);
+            }
+            for (path, created) in page {
+                if self.budget.is_spent() {
+                    return Ok(false);
+                }
+                self.budget.spend(PATH_STEPS);
+                scan.after = Some(Arc::clone(&path));
+                let Some(entry) = self.book.entry(&scan.id) else { return Ok(true) };
+                let is_linked = entry.subscription.links.contains_key(&*path);
+                if created >= scan.since && !is_linked {
+                    scan.has_matched = true;
+                    if self.budget.matches(&pattern, &path) {
+                        link(self, &path)?;
+                    }
+                }
+            }
+        }
+    }
+}
