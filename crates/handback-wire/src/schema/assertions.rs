@@ -9,6 +9,9 @@ use super::steps::{Over, Steps};
 use super::table::{Keyword, Limit, Size};
 use super::values;
 
+/// Steps for a division of decimals, which writes both numbers.
+const DECIMAL_STEPS: u64 = 16;
+
 /// Checks a value by a keyword. Nothing for a keyword that applies other schemas.
 pub(super) fn check(
     keyword: &Keyword,
@@ -28,9 +31,13 @@ pub(super) fn check(
                 Limit::Below => order == Ordering::Less,
             }
         }),
-        Keyword::MultipleOf(of) => {
-            value.as_number().is_none_or(|number| values::is_multiple(number, of))
-        }
+        Keyword::MultipleOf(of) => match value {
+            Value::Number(number) => {
+                steps.take(DECIMAL_STEPS)?;
+                values::is_multiple(number, of)
+            }
+            _ => true,
+        },
         Keyword::Size(size, limit) => has_size(*size, *limit, value, steps)?,
         Keyword::Required(names) => match value {
             Value::Object(members) => has_all(members, names, steps)?,

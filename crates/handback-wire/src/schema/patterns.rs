@@ -4,16 +4,27 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use regex_automata::meta::Regex;
+use regex_automata::meta::{BuildError, Regex};
+use regex_automata::nfa::thompson::NFA;
 use regex_automata::util::syntax;
 
 use super::error::Unusable;
 
 /// Different patterns of a schema. Published schemas have at most some dozens.
-pub const PATTERNS_MAX: usize = 512;
+pub const PATTERNS_MAX: usize = 256;
 
 /// Bytes of one pattern. Reading a pattern may take the square of its length.
 const PATTERN_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes that the translations of all patterns of a schema go over. Each escape is a pass of its own over
+/// the pattern, and becomes up to [`ESCAPE_BYTES`]; a megabyte takes 0.3 s, and a date 6 KB.
+const TRANSLATED_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that an escape becomes: a class of all white space is the longest.
+const ESCAPE_BYTES: usize = 64;
+
+/// States of an automaton that one step goes through: a search may be in all states at once.
+const STATES_PER_STEP: u64 = 8;
 
 /// Bytes of one pattern when it was compiled: a class of letters 100 times is 400 KiB.
 const COMPILED_BYTES_MAX: usize = 512 * 1024;
@@ -21,8 +32,8 @@ const COMPILED_BYTES_MAX: usize = 512 * 1024;
 /// Bytes of all patterns of a schema when they were compiled.
 const ALL_COMPILED_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes for the states that one search makes as it goes.
-const CACHE_BYTES: usize = 256 * 1024;
+/// Bytes for the states that searches with one pattern make as they go.
+const CACHE_BYTES: usize = 64 * 1024;
 
 /// A regular expression.
 #[derive(Debug)]
@@ -34,21 +45,14 @@ pub(super) struct Pattern {
 
 impl Pattern {
     fn read(pattern: &str) -> Result<Self, Unusable> {
-        if pattern.len() > PATTERN_BYTES_MAX {
-            return Err(Unusable::TooLarge);
-        }
         let translated = jsonschema_regex::to_rust_regex(pattern);
         let translated = translated.map_err(|()| Unusable::Malformed)?;
-        let config = Regex::config()
-            .nfa_size_limit(Some(COMPILED_BYTES_MAX))
-            .hybrid_cache_capacity(CACHE_BYTES);
-        let build = || Regex::builder().configure(config).build(&translated).map_err(Box::new);
         // Versions 0.4 of the engine panic for some patterns (rust-lang/regex#1344).
-        let built = catch_unwind(AssertUnwindSafe(build)).map_err(|_| Unusable::Malformed)?;
-        match built {
-            Ok(regex) => {
-                let bytes = regex.memory_usage() as u64;
-                Ok(Self { regex: Some(regex), steps_per_byte: 1 + bytes / 1024 })
+        let built = catch_unwind(AssertUnwindSafe(|| compiled(&translated)));
+        match built.map_err(|_| Unusable::Malformed)? {
+            Ok((regex, states)) => {
+                let steps_per_byte = 1 + states / STATES_PER_STEP;
+                Ok(Self { regex: Some(regex), steps_per_byte })
             }
             Err(error) if error.size_limit().is_some() => Err(Unusable::TooLarge),
             Err(_) if has_look_around(&translated) => Ok(Self { regex: None, steps_per_byte: 1 }),
@@ -60,9 +64,9 @@ impl Pattern {
         self.regex.as_ref().map_or(0, Regex::memory_usage)
     }
 
-    /// Steps that a search in a text of so many bytes costs.
+    /// Steps that a search in a text of so many bytes costs, at worst.
     pub(super) const fn steps(&self, bytes: usize) -> u64 {
-        1 + (bytes as u64).saturating_mul(self.steps_per_byte) / 8
+        1 + (bytes as u64).saturating_mul(self.steps_per_byte)
     }
 
     /// Searches a text. Nothing if that is not possible.
@@ -70,6 +74,26 @@ impl Pattern {
         let regex = self.regex.as_ref()?;
         catch_unwind(AssertUnwindSafe(|| regex.is_match(text))).ok()
     }
+}
+
+/// Bytes that the translation of a pattern goes over, at worst.
+fn translation_bytes(pattern: &str) -> usize {
+    let escapes = pattern.matches('\\').count();
+    (1 + escapes) * (pattern.len() + escapes * ESCAPE_BYTES)
+}
+
+/// The automaton of a pattern, and its number of states.
+fn compiled(pattern: &str) -> Result<(Regex, u64), Box<BuildError>> {
+    let config = NFA::config().nfa_size_limit(Some(COMPILED_BYTES_MAX));
+    let automaton = NFA::compiler().configure(config).build(pattern);
+    let states = automaton.map(|automaton| automaton.states().len() as u64);
+    let config = Regex::config()
+        .nfa_size_limit(Some(COMPILED_BYTES_MAX))
+        .hybrid_cache_capacity(CACHE_BYTES)
+        .backtrack(false)
+        .onepass(false);
+    let regex = Regex::builder().configure(config).build(pattern).map_err(Box::new)?;
+    Ok((regex, states.unwrap_or(COMPILED_BYTES_MAX as u64)))
 }
 
 /// Reports a pattern that is valid, and needs more than an automaton.
@@ -88,6 +112,7 @@ fn has_look_around(pattern: &str) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
     known: HashMap<String, Arc<Pattern>>,
+    translated_bytes: usize,
     compiled_bytes: usize,
 }
 
@@ -96,7 +121,11 @@ impl Patterns {
         if let Some(known) = self.known.get(pattern) {
             return Ok(Arc::clone(known));
         }
-        if self.known.len() >= PATTERNS_MAX {
+        if self.known.len() >= PATTERNS_MAX || pattern.len() > PATTERN_BYTES_MAX {
+            return Err(Unusable::TooLarge);
+        }
+        self.translated_bytes += translation_bytes(pattern);
+        if self.translated_bytes > TRANSLATED_BYTES_MAX {
             return Err(Unusable::TooLarge);
         }
         let read = Arc::new(Pattern::read(pattern)?);

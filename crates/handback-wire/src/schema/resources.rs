@@ -13,6 +13,9 @@ use super::table::{NodeId, Resource, ResourceId};
 /// Bytes of an address. Every resource has its whole one.
 const ADDRESS_BYTES_MAX: usize = 2048;
 
+/// Resources of a schema: subschemas with a name of their own. Bundles have some dozens.
+const RESOURCES_MAX: usize = 1_000;
+
 /// A place that a reference refers to.
 pub(super) struct Target {
     pub(super) node: NodeId,
@@ -59,6 +62,9 @@ impl<'v> Reader<'v, '_> {
             let id = id.as_str().ok_or(Unusable::Malformed)?;
             let (address, anchor) = id.split_once('#').unwrap_or((id, ""));
             if !address.is_empty() {
+                if self.resources.len() >= RESOURCES_MAX {
+                    return Err(Unusable::TooLarge);
+                }
                 let base = self.resolved(within, address)?;
                 resource = self.add_resource(value, node, base, draft);
             }

@@ -152,17 +152,22 @@ fn wound_a1_dynamic_scopes_are_no_copies() {
 
 #[test]
 fn wound_a1_references_without_end_do_not_take_the_stack() {
+    let last = json!(true);
     for schema in [
         json!({"$ref": "#"}),
         json!({"allOf": [{"$ref": "#"}]}),
         json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
         json!({"$dynamicAnchor": "x", "$dynamicRef": "#x", "unevaluatedProperties": false}),
         ladder(5_000, |next| next, &json!({"type": "object"})),
-        ladder(5_000, |next| json!({"not": next, "unevaluatedItems": false}), &json!(true)),
+        ladder(5_000, |next| json!({"not": next, "unevaluatedItems": false}), &last),
+        ladder(5_000, |next| json!({"if": next, "then": next}), &last),
+        ladder(3_000, |next| json!({"oneOf": [next], "unevaluatedProperties": next}), &last),
+        ladder(5_000, |next| json!({"dependentSchemas": {"a": next}}), &last),
+        ladder(3_000, |next| json!({"propertyNames": {"not": next}, "allOf": [next]}), &last),
     ] {
         // The stack of a thread of tokio, which checks run on.
         let thread = std::thread::Builder::new().stack_size(2 << 20);
-        let checked = thread.spawn(move || validator(&schema).check(&json!({})));
+        let checked = thread.spawn(move || validator(&schema).check(&json!({"a": 1})));
         assert_eq!(checked.unwrap().join().unwrap(), Verdict::Unknown);
     }
 }
@@ -194,6 +199,20 @@ fn wound_a1_patterns_are_bounded() {
         );
     }
     assert_eq!(read(&json!({"pattern": "x".repeat(10_000)})).unwrap_err(), Unusable::TooLarge);
+    // Translating these goes over them once for each escape: 140 s for the longest.
+    for pattern in [r"\d", r"\w", r"\s", r"\cA", r"[^\s]"].map(|escape| escape.repeat(1_300)) {
+        assert_eq!(read(&json!({"pattern": pattern})).unwrap_err(), Unusable::TooLarge);
+    }
+    // A date is none of them.
+    let date = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$";
+    assert!(validator(&json!({"pattern": date})).fits(&json!("2026-11-19T06:40:00.5Z")));
+    // A search that is in thousands of states at once costs as many steps.
+    let states = validator(&json!({"pattern": "[ab]*a[ab]{4000}"}));
+    assert!(states.fits(&json!("ab".repeat(5_000))));
+    assert!(states.steps() > 10_000 * 4_000 / 8, "{}", states.steps());
+    let nested = "(?=".repeat(2_000) + &")".repeat(2_000);
+    let nested = std::thread::spawn(move || read(&json!({"pattern": nested})).map(drop));
+    assert!(nested.join().is_ok(), "the stack suffices");
     let patterns = |count: usize| {
         let all = (0..count).map(|n| (format!("^p{n}$"), json!(true)));
         json!({"patternProperties": all.collect::<serde_json::Map<_, _>>()})
