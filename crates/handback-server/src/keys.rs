@@ -63,7 +63,7 @@ const FIRST_KEYS: [&str; 2] = ["store", "events"];
 /// The key that stores have since they have a file `format`.
 const WEBHOOKS_KEY: &str = "webhooks";
 
-/// Keys that a store must have.
+/// Names of the keys of an existing store.
 fn needed(store: &Path) -> Vec<&'static str> {
     let mut needed = Vec::new();
     if store.exists() {
@@ -75,7 +75,7 @@ fn needed(store: &Path) -> Vec<&'static str> {
     needed
 }
 
-/// Files of keys that are missing in a data directory whose store needs them.
+/// Missing key files of a data directory with a store.
 #[must_use]
 pub fn missing_keys(data: &Path) -> Vec<PathBuf> {
     let folder = data.join("wrapped");
@@ -83,7 +83,7 @@ pub fn missing_keys(data: &Path) -> Vec<PathBuf> {
     paths.filter(|path| !path.exists()).collect()
 }
 
-/// Reads the keys of a store, or makes them for one that is not there yet.
+/// Reads the keys of a store. Makes the keys of a new store.
 pub(crate) fn load(
     ring: &KeyRing,
     folder: &Path,

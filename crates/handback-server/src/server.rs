@@ -532,7 +532,7 @@ fn open(config: &ServerConfig) -> Result<Opened, StartError> {
             let store = EmbeddedStore::open(path, EmbeddedOptions::new());
             let store = store.map_err(StartError::Store)?;
             // A start writes: it would fail without the numbers.
-            store.check_room().map_err(StartError::Store)?;
+            store.check_free_space().map_err(StartError::Store)?;
             let store = Arc::new(Encrypted::new(store, &keys.data));
             Ok((Arc::clone(&store) as _, store, keys))
         }

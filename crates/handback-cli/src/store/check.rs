@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use handback_server::missing_keys;
-use handback_store::EmbeddedStore;
-use handback_store::embedded::{AcceptError, Checked, Damage};
+use handback_store::embedded::{self, AcceptError, Checked, Damage};
 use serde::Serialize;
 
 use crate::error::Failure;
@@ -16,14 +15,14 @@ use crate::{clock, config_file, text};
 
 /// Check the store of a server that is not running, and accept the loss of what is missing
 ///
-/// Reads every journal and every table to its end, and compares them with what the store has recorded
-/// of them. Nothing is changed, unless --accept-loss is given and there is damage. Held results that
-/// are in files of their own are checked when they are read.
+/// Reads every journal and every table to its end, and compares them with what the store has recorded.
+/// Nothing is changed, unless --accept-loss is given and there is damage. Held results in files of
+/// their own are checked when they are read.
 ///
-/// With --accept-loss, all is kept that stands in the journals before the first damage, the files as
-/// they were are moved to the folder `lost` of the store, `losses.txt` says what was accepted, and the
-/// server starts again. A call with an idempotency key whose record is lost is made again if a client
-/// repeats it. Restore a backup instead, if there is one.
+/// With --accept-loss the server starts again. Everything before the first damage in the journals is
+/// kept. Damaged files go to the folder `lost` of the store, and `losses.txt` says what was accepted. A
+/// call with an idempotency key whose record is lost runs again if a client repeats it. Restore a
+/// backup instead, if there is one.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Exit codes:
@@ -88,10 +87,10 @@ pub(super) fn run(args: &CheckArgs, output: Output) -> Result<Exit, Failure> {
     let missing: Vec<Line> = missing_keys(&data).iter().map(|file| Line::missing(file)).collect();
     let report = if args.accept_loss && missing.is_empty() {
         let when = text::rfc3339(clock::now());
-        let checked = EmbeddedStore::accept_loss(&store, &when).map_err(unaccepted)?;
+        let checked = embedded::accept_loss(&store, &when).map_err(unaccepted)?;
         Report::new(checked, missing, true)
     } else {
-        Report::new(EmbeddedStore::check(&store).map_err(Failure::new)?, missing, false)
+        Report::new(embedded::check(&store).map_err(Failure::new)?, missing, false)
     };
     output.answer(&report)?;
     if report.is_whole || report.accepted {

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use handback_server::ServerConfig;
-use handback_store::{EmbeddedOptions, EmbeddedStore};
+use handback_store::{EmbeddedOptions, EmbeddedStore, embedded};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -131,7 +131,7 @@ impl Acknowledged {
         keys.as_mut().unwrap().write_all(&ring).unwrap();
         let mut this = Self { site, numbers: BTreeMap::new(), session: String::new() };
         this.fill().await;
-        let checked = EmbeddedStore::check(store).unwrap();
+        let checked = embedded::check(store).unwrap();
         assert!(checked.damage.is_empty() && checked.is_proved, "{checked:?}");
         this
     }

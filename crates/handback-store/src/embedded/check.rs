@@ -10,7 +10,7 @@ use super::damage::{Damage, Folder};
 use super::journal::{self, Scanned};
 use super::manifest::Depth;
 use super::options::OpenError;
-use super::store::{EmbeddedStore, lock, lock_if_there};
+use super::store::{lock, lock_if_there};
 use super::survey::{Survey, write_format};
 use super::watermark::{Known, Record, Watermark};
 
@@ -52,43 +52,41 @@ impl From<io::Error> for AcceptError {
     }
 }
 
-impl EmbeddedStore {
-    /// Reads every file of a store and changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError`] if there is no store, if a process has it open, or if files cannot be read.
-    /// Damage is no error.
-    pub fn check(path: impl AsRef<Path>) -> Result<Checked, OpenError> {
-        let folder = existing(path.as_ref())?;
-        let _lock = lock_if_there(folder.store())?;
-        Ok(checked(Survey::run(&folder, Depth::Whole)?))
-    }
+/// Reads every file of a store and changes nothing.
+///
+/// # Errors
+///
+/// [`OpenError`] if there is no store, if a process has it open, or if files cannot be read.
+/// Damage is no error.
+pub fn check(path: impl AsRef<Path>) -> Result<Checked, OpenError> {
+    let folder = existing(path.as_ref())?;
+    let _lock = lock_if_there(folder.store())?;
+    Ok(checked(Survey::run(&folder, Depth::Whole)?))
+}
 
-    /// Makes a store open again that has lost acknowledged writes, and gives what is lost.
-    ///
-    /// Of the journals, all is kept that stands before the first damage. The files as they were are
-    /// moved to the folder `lost`, and a line in `losses.txt` says what was accepted and when.
-    ///
-    /// # Errors
-    ///
-    /// [`AcceptError`]. Then the store is as it was, unless a file could not be written.
-    pub fn accept_loss(path: impl AsRef<Path>, when: &str) -> Result<Checked, AcceptError> {
-        let folder = existing(path.as_ref())?;
-        let _lock = lock(folder.store())?;
-        let mut survey = Survey::run(&folder, Depth::Whole)?;
-        if let Some(needed) = survey.damage.iter().find(|damage| !damage.is_acceptable) {
-            return Err(AcceptError::Needed(needed.clone()));
-        }
-        if !survey.damage.is_empty() {
-            let lost = make_lost(&folder, when)?;
-            note(&folder, &lost, when, &survey.damage)?;
-            survey.put_back()?;
-            let kept = set_aside(&lost, &survey)?;
-            restart(&folder, survey.record.take(), kept)?;
-        }
-        Ok(checked(survey))
+/// Makes a store open again that has lost acknowledged writes, and gives what is lost.
+///
+/// Of the journals, all is kept that stands before the first damage. The files as they were are
+/// moved to the folder `lost`, and a line in `losses.txt` says what was accepted and when.
+///
+/// # Errors
+///
+/// [`AcceptError`]. Then the store is as it was, unless a file could not be written.
+pub fn accept_loss(path: impl AsRef<Path>, when: &str) -> Result<Checked, AcceptError> {
+    let folder = existing(path.as_ref())?;
+    let _lock = lock(folder.store())?;
+    let mut survey = Survey::run(&folder, Depth::Whole)?;
+    if let Some(needed) = survey.damage.iter().find(|damage| !damage.is_acceptable) {
+        return Err(AcceptError::Needed(needed.clone()));
     }
+    if !survey.damage.is_empty() {
+        let lost = make_lost(&folder, when)?;
+        note(&folder, &lost, when, &survey.damage)?;
+        survey.put_back()?;
+        let kept = move_damaged(&lost, &survey)?;
+        restart(&folder, survey.record.take(), kept)?;
+    }
+    Ok(checked(survey))
 }
 
 fn existing(path: &Path) -> Result<Folder, OpenError> {
@@ -138,7 +136,7 @@ fn note(folder: &Folder, lost: &Path, when: &str, damage: &[Damage]) -> io::Resu
 }
 
 /// Keeps what stands before the first damage, and moves the rest. Gives what is kept.
-fn set_aside(lost: &Path, survey: &Survey) -> io::Result<Vec<Known>> {
+fn move_damaged(lost: &Path, survey: &Survey) -> io::Result<Vec<Known>> {
     let known = survey.record.as_ref().map(|record| record.journals.as_slice()).unwrap_or_default();
     let first = known.first().map(|known| known.id);
     let mut expected = first.or_else(|| survey.journals.first().map(|journal| journal.id));

@@ -28,7 +28,7 @@
 //! other, and journals are checked batch by batch. An interrupted write at the end of the journals is
 //! removed; whatever else is missing, cut or changed is [`Damage`], and the store does not open. Blocks
 //! of tables are checked whenever they are read. Nothing is repaired by leaving it out, unless
-//! [`EmbeddedStore::accept_loss`] is called. `docs/spec/journal.md` says what is proved, and how.
+//! [`accept_loss`] is called. `docs/spec/journal.md` says what is proved, and how.
 //!
 //! That records follow each other is taken on trust: looking would cost a read per commit.
 
@@ -49,7 +49,7 @@ mod store;
 mod survey;
 mod watermark;
 
-pub use check::{AcceptError, Checked};
+pub use check::{AcceptError, Checked, accept_loss, check};
 pub use damage::Damage;
 pub use options::{EmbeddedOptions, OpenError};
 pub use store::EmbeddedStore;

@@ -95,7 +95,7 @@ impl EmbeddedStore {
     /// # Errors
     ///
     /// [`OpenError::Full`].
-    pub fn check_room(&self) -> Result<(), OpenError> {
+    pub fn check_free_space(&self) -> Result<(), OpenError> {
         self.space.check_start()
     }
 

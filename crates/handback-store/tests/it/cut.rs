@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use handback_store::embedded::AcceptError;
+use handback_store::embedded::{self, AcceptError};
 use handback_store::{EmbeddedOptions, EmbeddedStore, Kv, Log, OpenError};
 use tempfile::TempDir;
 
@@ -148,11 +148,11 @@ fn wound_a6_a_directory_of_an_earlier_version_opens_and_is_recorded() {
         fs::remove_file(old.path().join(file)).unwrap();
     }
     fs::remove_dir_all(old.path().join("journals")).unwrap();
-    let checked = EmbeddedStore::check(old.path()).unwrap();
+    let checked = embedded::check(old.path()).unwrap();
     assert!(checked.damage.is_empty() && !checked.is_proved);
     assert!(!old.path().join("watermark").exists());
     assert_eq!(story::check(&story::open(old.path()), SEED), BATCHES);
-    let checked = EmbeddedStore::check(old.path()).unwrap();
+    let checked = embedded::check(old.path()).unwrap();
     assert!(checked.damage.is_empty() && checked.is_proved);
     let (_, error) = refused(old.path(), |copy| set_len(&copy.join("fjall/0.jnl"), 1_000));
     assert!(error.contains("fjall/0.jnl was cut"), "{error}");
@@ -243,13 +243,13 @@ fn wound_a6_a_loss_that_is_accepted_is_written_down_and_the_store_opens() {
         let (copy, _) = refused(directory.path(), |copy| set_len(&copy.join("fjall/0.jnl"), end));
         let before: Vec<_> =
             story::walk(copy.path()).into_iter().map(|path| length(&path)).collect();
-        let checked = EmbeddedStore::check(copy.path()).unwrap();
+        let checked = embedded::check(copy.path()).unwrap();
         assert_eq!(checked.damage.len(), 1);
         assert_eq!(checked.damage[0].found_bytes, Some(end));
         let after: Vec<_> =
             story::walk(copy.path()).into_iter().map(|path| length(&path)).collect();
         assert_eq!(before, after, "a check changes nothing");
-        let accepted = EmbeddedStore::accept_loss(copy.path(), "2026-11-19T00:00:00Z").unwrap();
+        let accepted = embedded::accept_loss(copy.path(), "2026-11-19T00:00:00Z").unwrap();
         assert_eq!(accepted.damage, checked.damage);
         let note = fs::read_to_string(copy.path().join("losses.txt")).unwrap();
         assert!(note.starts_with("2026-11-19T00:00:00Z accepted: fjall/0.jnl was cut"), "{note}");
@@ -260,7 +260,7 @@ fn wound_a6_a_loss_that_is_accepted_is_written_down_and_the_store_opens() {
         store.commit(&Story::after(SEED, told).tell()).unwrap();
         drop(store);
         assert_eq!(story::check(&story::open(copy.path()), SEED), told + 1);
-        assert!(EmbeddedStore::check(copy.path()).unwrap().damage.is_empty());
+        assert!(embedded::check(copy.path()).unwrap().damage.is_empty());
     }
 }
 
@@ -284,12 +284,12 @@ fn wound_a6_every_kind_of_lost_journal_can_be_accepted() {
     ];
     for (number, change) in changes.into_iter().enumerate() {
         let (copy, _) = refused(directory.path(), change);
-        let accepted = EmbeddedStore::accept_loss(copy.path(), "now").unwrap();
+        let accepted = embedded::accept_loss(copy.path(), "now").unwrap();
         assert!(!accepted.damage.is_empty());
         let store = story::open_restless(copy.path());
         story::told(&store);
         drop(store);
-        let checked = EmbeddedStore::check(copy.path()).unwrap();
+        let checked = embedded::check(copy.path()).unwrap();
         assert!(checked.damage.is_empty() && checked.is_proved, "change {number}: {checked:?}");
     }
 }
@@ -301,7 +301,7 @@ fn a_loss_that_nothing_can_replace_is_not_accepted() {
         fs::remove_file(copy.join("fjall/keyspaces/1/current")).unwrap();
     });
     assert!(error.contains("fjall/keyspaces/1/current is missing"), "{error}");
-    let accepted = EmbeddedStore::accept_loss(copy.path(), "now");
+    let accepted = embedded::accept_loss(copy.path(), "now");
     assert!(matches!(accepted, Err(AcceptError::Needed(_))));
     assert!(!copy.path().join("losses.txt").exists());
 }
@@ -310,9 +310,9 @@ fn a_loss_that_nothing_can_replace_is_not_accepted() {
 fn a_store_that_is_open_or_absent_is_not_checked() {
     let directory = written(SEED, 1);
     let store = story::open(directory.path());
-    assert!(matches!(EmbeddedStore::check(directory.path()), Err(OpenError::Locked)));
+    assert!(matches!(embedded::check(directory.path()), Err(OpenError::Locked)));
     drop(store);
     let absent = directory.path().join("absent");
-    assert!(matches!(EmbeddedStore::check(&absent), Err(OpenError::Absent(_))));
+    assert!(matches!(embedded::check(&absent), Err(OpenError::Absent(_))));
     assert!(!absent.exists());
 }

@@ -57,7 +57,7 @@ fn wound_a8_a_full_disk_is_named_with_the_bytes_that_are_wanted_and_free() {
     // One that is there is read all the same; a start that has to write asks first.
     drop(story::open(directory.path()));
     let store = EmbeddedStore::open(directory.path(), options).unwrap();
-    assert!(matches!(store.check_room(), Err(OpenError::Full { .. })));
+    assert!(matches!(store.check_free_space(), Err(OpenError::Full { .. })));
 }
 
 #[test]
