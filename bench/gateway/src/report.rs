@@ -47,7 +47,7 @@ lowest and the highest.";
 const ABOUT_BESIDE: &str = "\
 Two identified callers of one Handback. One makes one call at a time with 2026-07-28, and every answer is \
 checked: alone, and beside one that has all that it may have (WebSockets, event streams, sessions, streams, \
-stored bytes) and asks 200 times a second for one more of each and for a tool that is not there. All of \
+stored bytes) and asks up to 200 times a second for one more of each and for a tool that is not there. All of \
 these have to be refused. The numbers are medians over the rounds of the slowest hundredth of 3,000 calls, \
 and the ratio is the median of the ratios within a round, with the lowest and the highest.";
 

@@ -18,6 +18,7 @@ use bench_kit::http::Connection;
 use bench_kit::server::Running;
 use bench_kit::spread::{Spread, percentiles};
 use tokio::sync::oneshot;
+use tokio::time::MissedTickBehavior;
 
 use crate::caller::{Caller, Endpoint, Era};
 use crate::features::Site;
@@ -182,7 +183,7 @@ fn token(program: &Path, identities: &Path, name: &str) -> Result<String> {
 async fn until_known(address: SocketAddr, authorization: &str) -> Result<()> {
     for _ in 0..200 {
         let mut connection = Connection::open(address).await?;
-        let head = connection.exchange("HEAD", "/v1/stream/none", authorization, b"").await?;
+        let head = connection.exchange("GET", "/v1/stream/none", authorization, b"").await?;
         if head.status != 401 {
             return Ok(());
         }
@@ -232,6 +233,7 @@ async fn press(
     let _ = is_full.send(());
     let mut refusals = 0;
     let mut ticks = tokio::time::interval(PRESS_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !is_over.load(Ordering::Relaxed) {
         ticks.tick().await;
         for ask in asks {
@@ -257,6 +259,8 @@ enum Ask {
 
 const SOCKET: &str = "Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\n\
                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+const JSON: &str = "Content-Type: application/json\r\n";
 
 const MCP: &str =
     "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
@@ -288,7 +292,7 @@ impl Ask {
             Self::Events => ("GET", EVENTS, "", b""),
             Self::Socket => ("GET", "/v1/duplex?handler=echo", SOCKET, b""),
             Self::Session => ("POST", "/mcp", MCP, HELLO.as_bytes()),
-            Self::Tool => ("POST", "/v1/tools/none/run", MCP, b"{}"),
+            Self::Tool => ("POST", "/v1/tools/none/run", JSON, b"{}"),
         };
         let headers = format!("{authorization}{headers}");
         Ok(connection.exchange(method, path, &headers, body).await?.status)
