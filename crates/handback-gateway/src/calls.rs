@@ -29,12 +29,11 @@ use crate::gateway::Gateway;
 use crate::hold::{Cutting, Holding, NOT_HELD, NotHeld, PASSED_BYTES_MAX, READER, RETRIED_FOR};
 use crate::hop::{HopTask, with_text};
 use crate::mirror::{Headers, arguments_of};
-use crate::names::Target;
+use crate::names::{Target, target_of_call};
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::replay::{self, Again};
 use crate::retry::{WINDOW, Waiting};
 use crate::slow::named_by_who_knows_tasks;
-use crate::starting;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS, Refused};
@@ -50,9 +49,6 @@ const UNCHECKED: &str = "the arguments: held values are checked by the input sch
 /// What is told of a call that is at another server as well, or may be.
 const ELSEWHERE: &str =
     "the same call is under way at another server that has this name: try again";
-
-/// Progress of a call whose tool may be that of a server that has not listed its tools yet.
-const WAITS: &str = "waiting for servers to start and to list what they have";
 
 /// A call, as the client asked for it.
 struct Asked<'a> {
@@ -138,9 +134,7 @@ impl Gateway {
             Err(message) => return words::refused(INVALID_PARAMS, message, None),
         };
         let arguments = question.params.and_then(|params| arguments_of(params.get()));
-        let params_text = question.params.map(|params| params.get().as_bytes());
-        let finding = self.target(talk, operation, &name);
-        let mut target = starting::with_progress(talk, params_text, WAITS, finding).await;
+        let mut target = target_of_call(self, talk, (operation, &name), question.params).await;
         // Whose the name is may have changed since the first try. The state of a round says whose it is.
         if let Some(key) = &key
             && (self.own() > 1 || target.is_none() || is_relayed_name(self.name_of(0), &name))

@@ -30,7 +30,6 @@
 //! `examples/tool_server.rs` in the repository is a whole one.
 
 pub mod aql_tools;
-mod behind;
 mod blocking;
 mod clock;
 mod config;
@@ -46,6 +45,7 @@ mod metrics;
 mod patient;
 pub mod prelude;
 mod quick;
+mod reachability;
 mod revoke;
 mod rewound;
 mod router;
@@ -62,6 +62,6 @@ pub use keys::KeyError;
 pub use limits::Limits;
 pub use metrics::SCOPE as METRICS_SCOPE;
 pub use revoke::SCOPE as REVOKE_SCOPE;
-pub use server::{Behind, Reload, SUMS, Server, StartError, connect_stdio, serve_stdio};
+pub use server::{Reload, SUMS, Server, StartError, Startup, connect_stdio, serve_stdio};
 pub use tls::{TlsError, TlsFiles};
 pub use tools::ToolsError;
