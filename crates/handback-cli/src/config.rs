@@ -18,6 +18,7 @@ use std::time::Duration;
 
 #[cfg(debug_assertions)]
 use handback_server::ServerConfig;
+use handback_server::Upstream;
 use handback_server::gateway::upstream::StartLimits;
 
 /// The variable that names the data directory.
@@ -95,6 +96,11 @@ pub(crate) fn start_limits(mut limits: StartLimits) -> StartLimits {
 #[cfg(not(debug_assertions))]
 pub(crate) const fn start_limits(limits: StartLimits) -> StartLimits {
     limits
+}
+
+/// An upstream with these limits of its start.
+pub(crate) fn with_limits(upstream: Upstream) -> Upstream {
+    Upstream { start: start_limits(upstream.start), ..upstream }
 }
 
 /// An environment that does not say what is needed.

@@ -45,7 +45,7 @@ pub struct Upstream {
     /// Whether all callers share one connection of the older era, on which it cannot ask them
     /// anything.
     pub is_shared: bool,
-    /// Limits of its start.
+    /// Limits of the start.
     pub start: StartLimits,
     /// Use of what a program writes to its standard error.
     pub stderr: StderrUse,

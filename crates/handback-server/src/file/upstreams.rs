@@ -42,7 +42,7 @@ pub struct UpstreamSettings {
     /// Whether all callers share one connection of the older era.
     #[serde(skip_serializing_if = "is_false")]
     pub shared: bool,
-    /// Seconds until it has to be there.
+    /// Seconds that the start may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_s: Option<Within<1, 3_600>>,
 }
