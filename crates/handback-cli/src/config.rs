@@ -13,9 +13,13 @@ use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+#[cfg(debug_assertions)]
+use std::time::Duration;
 
 #[cfg(debug_assertions)]
 use handback_server::ServerConfig;
+use handback_server::Upstream;
+use handback_server::gateway::upstream::StartLimits;
 
 /// The variable that names the data directory.
 const DATA_VARIABLE: &str = "HANDBACK_DATA";
@@ -61,9 +65,8 @@ fn data_directory_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Path
         .ok_or(ConfigError::NoDataDirectory)
 }
 
-/// The faults that a test asks for: `HANDBACK_TEST_KILL_AT` (a `KillPoint`),
-/// `HANDBACK_TEST_CLOCK_MS`, `HANDBACK_TEST_DISCOVERY_MS` and `HANDBACK_TEST_START_MS`. A release does not
-/// look.
+/// The faults that a test asks for: `HANDBACK_TEST_KILL_AT` (a `KillPoint`) and
+/// `HANDBACK_TEST_CLOCK_MS`. A release does not look.
 #[cfg(debug_assertions)]
 pub(crate) fn faults(mut config: ServerConfig) -> ServerConfig {
     let text = |name| variable(name).and_then(|value| value.into_string().ok());
@@ -73,13 +76,31 @@ pub(crate) fn faults(mut config: ServerConfig) -> ServerConfig {
     if let Some(offset) = text("HANDBACK_TEST_CLOCK_MS").and_then(|text| text.parse().ok()) {
         config = config.dangerous_clock_offset_ms(offset);
     }
-    if let Some(time) = text("HANDBACK_TEST_DISCOVERY_MS").and_then(|text| text.parse().ok()) {
-        config = config.dangerous_discovery_ms(time);
-    }
-    if let Some(time) = text("HANDBACK_TEST_START_MS").and_then(|text| text.parse().ok()) {
-        config = config.dangerous_start_ms(time);
-    }
     config
+}
+
+/// Limits of the start of an upstream. Tests make them shorter with `HANDBACK_TEST_START_MS` and
+/// `HANDBACK_TEST_DISCOVERY_MS`; a release does not look.
+#[cfg(debug_assertions)]
+pub(crate) fn start_limits(mut limits: StartLimits) -> StartLimits {
+    let time = |name| {
+        let text = variable(name).and_then(|value| value.into_string().ok())?;
+        text.parse().ok().map(Duration::from_millis)
+    };
+    limits.total = time("HANDBACK_TEST_START_MS").unwrap_or(limits.total);
+    limits.discovery = time("HANDBACK_TEST_DISCOVERY_MS").unwrap_or(limits.discovery);
+    limits
+}
+
+/// Limits of the start of an upstream.
+#[cfg(not(debug_assertions))]
+pub(crate) const fn start_limits(limits: StartLimits) -> StartLimits {
+    limits
+}
+
+/// An upstream with these limits of its start.
+pub(crate) fn with_limits(upstream: Upstream) -> Upstream {
+    Upstream { start: start_limits(upstream.start), ..upstream }
 }
 
 /// An environment that does not say what is needed.

@@ -30,14 +30,9 @@ impl Failure {
         Self { exit: Exit::USAGE, ..Self::new(error) }
     }
 
-    /// A server that does not prove what it says.
-    pub(crate) fn unproved(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { exit: Exit::UNPROVED, ..Self::new(error) }
-    }
-
-    /// A wrapped server that never came up.
-    pub(crate) fn never_up(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { exit: Exit::NEVER_UP, ..Self::new(error) }
+    /// A failure with another exit code.
+    pub(crate) fn of(exit: Exit, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { exit, ..Self::new(error) }
     }
 
     /// The same, with a hint.

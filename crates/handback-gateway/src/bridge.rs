@@ -26,14 +26,14 @@ use tokio::time::{Instant, sleep};
 use crate::calls::says;
 use crate::catalog::member;
 use crate::complete::completed;
-use crate::gateway::REVISION;
+use crate::envelope::without_envelope;
 use crate::listening::{LISTS, UPDATED};
 use crate::relay::{Ear, relayed};
 use crate::session::{CANCELLED, Session};
 use crate::talk::{Talk, ToClient};
 use crate::upstream::{
-    Answer, Ask, DEAF_AFTER, HEARD_MAX, Heard, LEVEL_META, LOG_MESSAGE, Line, LineError, Raw,
-    level_number,
+    Answer, Ask, DEAF_AFTER, HEARD_MAX, Heard, LEVEL_META, LOG_MESSAGE, Line, LineError, REVISION,
+    Raw, level_number,
 };
 use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_ASKED};
 
@@ -456,35 +456,6 @@ fn question(method: &str, params: Option<&[u8]>) -> String {
 /// Whether a server says by this that something has changed: that is for who listens to it.
 fn is_of_change(method: &str) -> bool {
     method == UPDATED || LISTS.iter().any(|(_, _, told)| *told == method)
-}
-
-/// Members of `_meta` that only servers of the newer era know. Servers of both eras take a request that has
-/// them for one of the newer era, and refuse it on a connection of the older one.
-const ENVELOPE: [&str; 4] = [
-    "io.modelcontextprotocol/protocolVersion",
-    "io.modelcontextprotocol/clientInfo",
-    "io.modelcontextprotocol/clientCapabilities",
-    "io.modelcontextprotocol/logLevel",
-];
-
-/// Parameters without the members of the newer era; everything else is as it was written.
-fn without_envelope(params: Bytes) -> Bytes {
-    let read = || {
-        let mut all = object(&params)?;
-        let meta = all.get("_meta")?.to_owned();
-        let mut meta = object(meta.as_bytes())?;
-        let mut is_changed = false;
-        for name in ENVELOPE {
-            is_changed |= meta.remove(name).is_some();
-        }
-        match (is_changed, meta.names().next()) {
-            (false, _) => return None,
-            (true, None) => drop(all.remove("_meta")),
-            (true, Some(_)) => all.set("_meta", meta.to_json()),
-        }
-        Some(Bytes::from(all.to_json()))
-    };
-    read().unwrap_or(params)
 }
 
 /// What a newer client says of itself in a question.

@@ -30,14 +30,13 @@ use crate::hold::{
 };
 use crate::hop::{HopTask, with_text};
 use crate::mirror::{Headers, arguments_of};
-use crate::names::{Target, target_of_call};
+use crate::names::{Target, WAITS, target_of_call};
 use crate::options::Options;
 use crate::reference::{Call, HeldValues, ReferenceError, Rules, mentions_held, resolve};
 use crate::replay::{self, Again};
 use crate::retry::{WINDOW, Waiting};
 use crate::schemas::{Checking, CheckingJob};
 use crate::slow::named_by_who_knows_tasks;
-use crate::starting;
 use crate::talk::{Question, Talk};
 use crate::upstream::{Answer, Ask, LineError, Raw};
 use crate::words::{self, INVALID_PARAMS, Refused};
@@ -53,9 +52,6 @@ const UNCHECKED: &str = "the arguments: held values are checked by the input sch
 /// What is told of a call that is at another server as well, or may be.
 const ELSEWHERE: &str =
     "the same call is under way at another server that has this name: try again";
-
-/// Progress of a call whose tool may be that of a server that has not listed its tools yet.
-const WAITS: &str = "waiting for servers to start and to list what they have";
 
 /// A call, as the client asked for it.
 struct Asked<'a> {
@@ -145,7 +141,7 @@ impl Gateway {
         let about = (arguments, params.get("requestState").is_some());
         let finding = Box::pin(target_of_call(self, talk, (operation, &name), about, wanted));
         let params_text = question.params.map(|params| params.get().as_bytes());
-        let target = match starting::with_progress(talk, params_text, WAITS, finding).await {
+        let target = match talk.waiting(params_text, WAITS, finding).await {
             Ok(target) => target,
             Err(refusal) => return words::refusal(talk.era, &refusal),
         };

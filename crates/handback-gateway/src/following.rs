@@ -19,11 +19,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::catalog::member;
-use crate::gateway::REVISION;
 use crate::listening::{ACKNOWLEDGED, LISTENING_TIME, LISTS, RESOURCES, UPDATED};
 use crate::session::Session;
 use crate::talk::ToClient;
-use crate::upstream::{Answer, Ask, HEARD_MAX, Heard, LineError};
+use crate::upstream::{Answer, Ask, HEARD_MAX, Heard, LineError, REVISION};
 use crate::words::{self, INVALID_PARAMS};
 
 /// Resources that one session follows at one server at most, as at our own.

@@ -15,7 +15,7 @@ use handback_token::Operation;
 use handback_tool::metrics::UpstreamMetrics;
 use handback_tool::{Pipeline, QuestionKind, Refusal, Surface};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -33,10 +33,9 @@ use crate::retry::{Delivery, Retries};
 use crate::schemas::Schemas;
 use crate::slot::{Greeting, Slot, Source};
 use crate::slow::TASKS;
-use crate::starting;
 use crate::talk::{Question, Talk, WAITING_MAX};
 use crate::tasks::TASK_METHODS;
-use crate::upstream::{Answer, Ask, Ending, Line, LineError, Opening, Raw, Spec};
+use crate::upstream::{Answer, Ask, Ending, Line, LineError, Opening, Raw, Spec, own_params};
 use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// Lines of single callers that are kept open, to our own tools and to older upstreams. The one that was
@@ -50,8 +49,6 @@ const DELIVERIES_MAX: usize = 1_024;
 /// Questions that wait for a line to one upstream at most, whoever asks.
 const OPENING_MAX: usize = 1_024;
 
-/// The revision that questions of the gateway itself are asked in.
-pub(crate) const REVISION: &str = "2026-07-28";
 
 /// How long a server may take to say what it is.
 const DISCOVERY_TIME: Duration = Duration::from_secs(10);
@@ -573,7 +570,7 @@ impl Gateway {
         let opening = Box::pin(tokio::time::timeout(limit, self.line(talk, which)));
         let message = format!("the server `{}` is starting", self.name_of(which));
         let params = ask.params.as_deref();
-        let line = starting::with_progress(talk, params, &message, opening).await;
+        let line = talk.waiting(params, &message, opening).await;
         let line = line.unwrap_or(Err(LineError::TimedOut)).map_err(unreached)?;
         if line.is_shared() && words::is_for_all(&ask.method) {
             return Ok(words::for_all_callers());
@@ -912,22 +909,4 @@ fn says_tasks(said: &Raw) -> bool {
 /// A text among parameters.
 pub(crate) fn text_of(params: &RawValue, member: &str) -> Option<String> {
     Object::read(params).ok()?.text(member).map(std::borrow::Cow::into_owned)
-}
-
-/// The parameters of a question that the gateway asks itself.
-pub(crate) fn own_params(era: Era, cursor: Option<&str>) -> Bytes {
-    let mut params = Map::new();
-    if let Some(cursor) = cursor {
-        params.insert("cursor".to_owned(), cursor.into());
-    }
-    if era == Era::Modern {
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": REVISION,
-            "io.modelcontextprotocol/clientInfo":
-                {"name": OWN, "version": env!("CARGO_PKG_VERSION")},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        });
-        params.insert("_meta".to_owned(), meta);
-    }
-    Value::Object(params).to_string().into()
 }

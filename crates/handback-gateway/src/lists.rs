@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::catalog::{Catalog, ITEMS_MAX, member};
-use crate::gateway::{Gateway, own_params};
+use crate::gateway::Gateway;
 use crate::hop::ListPlace;
 use crate::naming::{self, Named};
 use crate::talk::{Question, Talk};
-use crate::upstream::{Answer, Ask, LineError, Raw};
+use crate::upstream::{Answer, Ask, LineError, Raw, own_params};
 use crate::words::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// Pages of one list of one upstream that are looked at, at most: some may be empty.

@@ -6,6 +6,7 @@
 //! are few places where it can be recorded, and it is looked for at all of them. If it is at another
 //! one than the name means now, it gets its answer from there, and is not made.
 
+use futures_util::future::join_all;
 use handback_store::held::LookUp;
 use handback_token::{ArgsFingerprint, Handle, Operation};
 use handback_tool::{Candidates, Refusal, is_relayed_name, relayed_rest};
@@ -17,10 +18,12 @@ use crate::held_links::is_held_here;
 use crate::lists::{List, fault_of};
 use crate::naming::{ALTERNATIVES_MAX, ambiguity};
 use crate::options::ToolNames;
-use crate::starting;
 use crate::talk::Talk;
 use crate::upstream::{Answer, LineError};
 use crate::words::{self, INVALID_PARAMS};
+
+/// Progress of a call whose tool may be that of a server that has not listed its tools yet.
+pub(crate) const WAITS: &str = "waiting for servers to start and to list what they have";
 
 /// Where a call goes.
 pub(crate) struct Target {
@@ -236,7 +239,7 @@ async fn target_of_starting(
     let is_of_listed =
         (0..gateway.own()).any(|which| is_relayed_name(gateway.name_of(which), name));
     let may_have = |which: &usize| !is_of_listed || is_relayed_name(gateway.name_of(*which), name);
-    if !starting::came_up(gateway, talk, unlisted.filter(may_have).collect()).await {
+    if !came_up(gateway, talk, unlisted.filter(may_have).collect()).await {
         return None;
     }
     listed(&*gateway.catalog_anew(talk).await, operation, name)
@@ -367,4 +370,29 @@ fn listed(catalog: &Catalog, operation: Operation, name: &str) -> Option<Target>
     }
     let (which, own_name) = catalog.prompt(name)?;
     Some(Target { renamed: renamed(own_name), ..Target::at(which) })
+}
+
+/// Waits for upstreams that are starting, of those that have never listed anything. Returns whether one of
+/// them came up: a name that nobody has may be its own.
+async fn came_up(gateway: &Gateway, talk: &Talk, unlisted: Vec<usize>) -> bool {
+    let late = &gateway.common_catalogs().late;
+    let is_hopeful = |which: &usize| !late.unstarted().contains(which);
+    let starts = unlisted.into_iter().filter(is_hopeful).map(async |which| {
+        let mut line = std::pin::pin!(gateway.line(talk, which));
+        // One that is there, and only says nothing, is not starting.
+        if futures_util::poll!(&mut line).is_ready() {
+            return false;
+        }
+        if line.await.is_err() {
+            late.unstarted().insert(which);
+            return false;
+        }
+        // It answers now what it did not answer before.
+        late.forget(which);
+        if let Some(session) = &talk.session {
+            session.catalogs.late.forget(which);
+        }
+        true
+    });
+    join_all(starts).await.into_iter().any(|came_up| came_up)
 }

@@ -21,7 +21,7 @@ use crate::gateway::{Gateway, TOGETHER_TIME};
 use crate::programs::ProgramAccount;
 use crate::retry::Delivery;
 use crate::slot::{OnLine, Slot};
-use crate::talk::{Question, Talk, ToClient, WAITING_MAX};
+use crate::talk::{Question, Talk, ToClient, WAITING_MAX, progress_token};
 use crate::upstream::{Answer, Heard, Line, LineError, Opening, Raw};
 use crate::words::{self, INTERNAL_ERROR, METHOD_NOT_FOUND, NOT_ASKED};
 
@@ -634,14 +634,6 @@ async fn listen(
 pub(crate) fn request_id(params: Option<&[u8]>) -> Option<String> {
     let raw: &RawValue = serde_json::from_slice(params?).ok()?;
     Object::read(raw).ok()?.get("requestId").map(str::to_owned)
-}
-
-/// The token under which whoever asks wants to hear how far it is.
-pub(crate) fn progress_token(params: &[u8]) -> Option<Value> {
-    let raw: &RawValue = serde_json::from_slice(params).ok()?;
-    let params = Object::read(raw).ok()?;
-    let meta: &RawValue = serde_json::from_str(params.get("_meta")?).ok()?;
-    serde_json::from_str(Object::read(meta).ok()?.get("progressToken")?).ok()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

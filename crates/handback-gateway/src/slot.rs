@@ -204,37 +204,45 @@ impl Slot {
             Ok(line) => {
                 failed.is_over(self.is_program());
                 let mut place = self.line.write().unwrap_or_else(PoisonError::into_inner);
-                if let Source::Upstream(spec, metrics, ending) = &self.source {
-                    ending.came_up();
-                    metrics.connections.increment();
-                    if let Some((_, before)) = &*place {
-                        metrics.reconnections.increment();
-                        if before.era() == Era::Legacy {
-                            self.tell_of_restart(&spec.name, number, &line);
-                        }
-                    }
-                }
+                self.came_up(place.as_ref().map(|(_, before)| before), (number, &line));
                 *place = Some((number, line.clone()));
                 Ok(line)
             }
             Err(error) => {
                 failed.times = failed.times.saturating_add(1);
-                if let Source::Upstream(spec, metrics, _) = &self.source
-                    && error != LineError::Era
-                {
-                    metrics.failed_connections.increment();
-                    metrics.is_up(false);
-                    // Ever more rarely: it may be tried for days.
-                    if failed.times.is_power_of_two() {
-                        let (upstream, times) = (&spec.name, failed.times);
-                        tracing::warn!(%upstream, times, %error, "an upstream does not start");
-                    }
-                }
+                self.did_not_come_up(failed.times, &error);
                 failed.last = Some((Instant::now(), error.clone()));
                 // It does not even come about.
                 failed.short_lives = 0;
                 Err(error)
             }
+        }
+    }
+
+    /// Counts a line that came about, after the one before.
+    fn came_up(&self, before: Option<&Line>, (number, line): (u64, &Line)) {
+        let Source::Upstream(spec, metrics, ending) = &self.source else { return };
+        ending.came_up();
+        metrics.connections.increment();
+        if let Some(before) = before {
+            metrics.reconnections.increment();
+            if before.era() == Era::Legacy {
+                self.notify_of_restart(&spec.name, number, line);
+            }
+        }
+    }
+
+    /// Counts a line that did not come about, so many times in a row.
+    fn did_not_come_up(&self, times: u32, error: &LineError) {
+        let Source::Upstream(spec, metrics, _) = &self.source else { return };
+        if *error == LineError::Era {
+            return;
+        }
+        metrics.failed_connections.increment();
+        metrics.is_up(false);
+        // Ever more rarely: it may be tried for days.
+        if times.is_power_of_two() {
+            tracing::warn!(upstream = %spec.name, times, %error, "an upstream does not start");
         }
     }
 
@@ -343,7 +351,7 @@ impl Slot {
 
     /// Tells the client of the older era that the server on its connection is another one: a log message,
     /// where servers may send them, and a notification of each list that may have changed.
-    fn tell_of_restart(&self, upstream: &str, number: u64, line: &Line) {
+    fn notify_of_restart(&self, upstream: &str, number: u64, line: &Line) {
         let hello = line.hello().and_then(|hello| serde_json::from_slice(hello).ok());
         let hello: Value = hello.unwrap_or_default();
         let can =

@@ -1,12 +1,16 @@
 //! One question of a client, and whom it hears from before the answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use handback_identity::Caller;
 use handback_mcp::Era;
+use handback_mcp::wire::Object;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use crate::retry::Delivery;
 use crate::session::Session;
@@ -14,6 +18,15 @@ use crate::session::Session;
 /// Messages that are on their way to a client at most. Those after it wait in the room of their question,
 /// or with their upstream.
 pub const WAITING_MAX: usize = 64;
+
+/// Time until a client is told that its request waits. Most servers are there before.
+const FIRST_PROGRESS: Duration = Duration::from_secs(1);
+
+/// Time between two notifications after that: clients that wait for progress give up after 60 s or more.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// Progress of one notification. The server counts its own work from 0 or 1, and progress may only grow.
+const STEP: f64 = 0.001;
 
 /// What a client is told besides answers.
 #[derive(Clone, Debug)]
@@ -67,6 +80,34 @@ impl Talk {
         let (out, _) = mpsc::channel(1);
         Self { out, ..self.clone() }
     }
+
+    /// Waits for an upstream to be there. Where the parameters of the request have a progress token, the
+    /// client gets progress with this message meanwhile.
+    pub(crate) async fn waiting<T>(
+        &self,
+        params: Option<&[u8]>,
+        message: &str,
+        opening: impl Future<Output = T>,
+    ) -> T {
+        let mut opening = std::pin::pin!(opening);
+        let Some(token) = params.and_then(progress_token) else { return opening.await };
+        let mut pause = FIRST_PROGRESS;
+        let mut steps = 0_u32;
+        loop {
+            tokio::select! {
+                biased;
+                opened = &mut opening => return opened,
+                () = sleep(pause) => {}
+            }
+            (pause, steps) = (PROGRESS_EVERY, steps.saturating_add(1));
+            let progress = f64::from(steps) * STEP;
+            let params = json!({"progressToken": token, "progress": progress, "message": message});
+            let method = "notifications/progress".to_owned();
+            let params = Some(params.to_string().into());
+            // A client that takes nothing is not waited for.
+            let _ = self.out.try_send(ToClient::Notification { method, params });
+        }
+    }
 }
 
 /// A question, in slices of the message that it came in.
@@ -92,4 +133,12 @@ impl Question<'_> {
     pub(crate) fn params_bytes(&self) -> Option<Bytes> {
         Some(self.message.slice_ref(self.params?.get().as_bytes()))
     }
+}
+
+/// The progress token among the parameters of a request.
+pub(crate) fn progress_token(params: &[u8]) -> Option<Value> {
+    let raw: &RawValue = serde_json::from_slice(params).ok()?;
+    let params = Object::read(raw).ok()?;
+    let meta: &RawValue = serde_json::from_str(params.get("_meta")?).ok()?;
+    serde_json::from_str(Object::read(meta).ok()?.get("progressToken")?).ok()
 }

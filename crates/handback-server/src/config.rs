@@ -46,8 +46,10 @@ pub struct Upstream {
     /// Whether all callers share one connection of the older era, on which it cannot ask them
     /// anything.
     pub is_shared: bool,
-    /// Time until it has to be there.
-    pub start: Duration,
+    /// Limits of the start.
+    pub start: StartLimits,
+    /// Use of what a program writes to its standard error.
+    pub stderr: StderrUse,
 }
 
 /// Targets of the webhooks of subscriptions.
@@ -86,7 +88,6 @@ pub struct ServerConfig {
     pub(crate) upstreams: Vec<Spec>,
     /// Variables that none of them gets.
     withheld: Vec<String>,
-    stderr: StderrUse,
     pub(crate) gateway: gateway::Options,
     pub(crate) audit: Option<PathBuf>,
     pub(crate) socket: Option<PathBuf>,
@@ -188,7 +189,7 @@ impl ServerConfig {
 
     /// Stands before this server as well.
     pub fn upstream(mut self, upstream: Upstream) -> Self {
-        let Upstream { name, place, is_shared, start } = upstream;
+        let Upstream { name, place, is_shared, start, stderr } = upstream;
         let spool = match &self.store {
             StoreChoice::Embedded(path) => path.with_file_name("spool"),
             StoreChoice::Memory => std::env::temp_dir(),
@@ -203,18 +204,9 @@ impl ServerConfig {
             is_shared,
             withheld: self.withheld.clone(),
             passes_marks: false,
-            start: StartLimits { total: start, ..StartLimits::default() },
-            stderr: self.stderr,
+            start,
+            stderr,
         });
-        self
-    }
-
-    /// Uses in this way what programs among them write to their standard error, before and after this.
-    pub fn stderr(mut self, usage: StderrUse) -> Self {
-        for upstream in &mut self.upstreams {
-            upstream.stderr = usage;
-        }
-        self.stderr = usage;
         self
     }
 
@@ -290,24 +282,6 @@ impl ServerConfig {
         self
     }
 
-    /// Gives programs less time to answer `server/discover`, for tests.
-    #[cfg(debug_assertions)]
-    pub fn dangerous_discovery_ms(mut self, time: u64) -> Self {
-        for upstream in &mut self.upstreams {
-            upstream.start.discovery = Duration::from_millis(time);
-        }
-        self
-    }
-
-    /// Gives servers less time to start, for tests.
-    #[cfg(debug_assertions)]
-    pub fn dangerous_start_ms(mut self, time: u64) -> Self {
-        for upstream in &mut self.upstreams {
-            upstream.start.total = Duration::from_millis(time);
-        }
-        self
-    }
-
     /// Has a clock that is ahead by so much, or behind.
     #[cfg(debug_assertions)]
     pub const fn dangerous_clock_offset_ms(mut self, offset: i64) -> Self {
@@ -337,7 +311,6 @@ fn with_store(ring: KeyRing, store: StoreChoice, wrapped: Option<PathBuf>) -> Se
         collections: None,
         upstreams: Vec::new(),
         withheld: Vec::new(),
-        stderr: StderrUse::default(),
         gateway: gateway::Options::default(),
         audit: None,
         socket: None,

@@ -31,7 +31,6 @@
 
 pub mod aql_tools;
 mod audit_file;
-mod behind;
 mod blocking;
 mod clock;
 mod config;
@@ -50,6 +49,7 @@ mod patient;
 pub mod prelude;
 mod quick;
 mod quotas;
+mod reachability;
 mod revoke;
 mod rewound;
 mod router;
@@ -68,7 +68,7 @@ pub use limits::Limits;
 pub use metrics::SCOPE as METRICS_SCOPE;
 pub use revoke::SCOPE as REVOKE_SCOPE;
 pub use server::{
-    Behind, Reload, SUMS, Server, StartError, check_socket, connect_stdio, serve_stdio,
+    Reload, SUMS, Server, StartError, Startup, check_socket, connect_stdio, serve_stdio,
 };
 pub use tls::{TlsError, TlsFiles};
 pub use tools::ToolsError;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use handback_gateway::upstream::{Place, START_TIME};
+use handback_gateway::upstream::{Place, StartLimits, StderrUse};
 use handback_gateway::{Options, front};
 use handback_identity::{InvalidIdentity, UnixPeers};
 use handback_mcp::server::StdioError;
@@ -31,7 +31,7 @@ use crate::quotas::RequestQuotas;
 use crate::router::Router;
 use crate::tls::{Tls, TlsError};
 use crate::tools::{ToolParts, Tools, ToolsError};
-use crate::{behind, clock, connections, files, webhooks};
+use crate::{clock, connections, files, reachability, webhooks};
 
 /// A server that listens.
 #[derive(Debug)]
@@ -202,7 +202,7 @@ impl Server {
         let sealer = Arc::new(Sealer::new(&config.ring, config.tokens.clone())?);
         let mut settings_duplex = duplex_settings(&config);
         let (is_signing, limits) = (config.signing, config.limits);
-        behind::look_at(&config);
+        reachability::check(&config);
         let socket = match config.socket.clone() {
             None => None,
             Some(path) => {
@@ -346,10 +346,10 @@ async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>, router: Arc<Router>) {
     }
 }
 
-/// What became of the servers behind one on standard streams.
+/// The start of the servers behind one on standard streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Behind {
+pub enum Startup {
     /// There is none, none was wanted, or one came up.
     Fine,
     /// One was started, and none ever came up.
@@ -366,7 +366,7 @@ pub async fn serve_stdio(
     mut config: ServerConfig,
     uid: u32,
     mut stop: watch::Receiver<bool>,
-) -> Result<Behind, StartError> {
+) -> Result<Startup, StartError> {
     let server_id = config.server_id.clone().unwrap_or_else(|| config.ring.id().to_string());
     let peers = UnixPeers::new(&server_id)?;
     config.limits = config.limits.of_one_caller();
@@ -384,9 +384,9 @@ pub async fn serve_stdio(
     let served = match &tools.gateway {
         None => tokio::select! {
             served = tools.server.clone().for_caller(caller).serve_stdio() => {
-                served.map(|()| Behind::Fine).map_err(StartError::from)
+                served.map(|()| Startup::Fine).map_err(StartError::from)
             }
-            Ok(_) = stop.wait_for(|stop| *stop) => Ok(Behind::Fine),
+            Ok(_) = stop.wait_for(|stop| *stop) => Ok(Startup::Fine),
         },
         Some(gateway) => {
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
@@ -395,8 +395,8 @@ pub async fn serve_stdio(
             if !gateway.is_direct() {
                 tell_sums(tools.pipeline.metrics());
             }
-            let behind = if gateway.never_came_up() { Behind::NeverUp } else { Behind::Fine };
-            served.map(|()| behind).map_err(StartError::from)
+            let startup = if gateway.never_came_up() { Startup::NeverUp } else { Startup::Fine };
+            served.map(|()| startup).map_err(StartError::from)
         }
     };
     for beside in [sweeper, mender] {
@@ -456,8 +456,8 @@ pub async fn connect_stdio(
     let ring = KeyRing::generate(&mut rand::rng(), TokenMode::Sealed, now);
     let place = Place::Http { url, headers };
     let options = Options { is_direct: true, ..Options::default() };
-    let (name, start) = ("server".to_owned(), START_TIME);
-    let upstream = Upstream { name, place, is_shared: false, start };
+    let (name, start, stderr) = ("server".to_owned(), StartLimits::default(), StderrUse::Logged);
+    let upstream = Upstream { name, place, is_shared: false, start, stderr };
     let config = ServerConfig::in_memory(ring).upstream(upstream).gateway(options);
     // Who calls is told by the credential, to the server.
     serve_stdio(config, 0, stop).await.map(drop)

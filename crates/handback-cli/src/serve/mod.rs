@@ -218,7 +218,7 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> Result<Exit, Failure> {
     config = config.withhold(settings.secret_variables());
     let upstreams = settings.upstreams(&config::text_variable)?;
     for upstream in upstreams.into_iter().chain(args.upstream.iter().cloned()) {
-        config = config.upstream(upstream);
+        config = config.upstream(config::with_limits(upstream));
     }
     let mut options = settings.gateway_options()?;
     options.budget = args.budget.unwrap_or(options.budget);

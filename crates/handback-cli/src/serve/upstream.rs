@@ -1,21 +1,22 @@
 //! Servers to stand before, on the command line.
 
 use handback_server::Upstream;
-use handback_server::gateway::upstream::{Place, START_TIME, check_name};
+use handback_server::gateway::upstream::{Place, StartLimits, StderrUse, check_name};
 
 /// Reads `NAME=URL` or `NAME=COMMAND`.
 pub(crate) fn parse(text: &str) -> Result<Upstream, String> {
     let (name, place) = text.split_once('=').ok_or("it is written NAME=URL or NAME=COMMAND")?;
     check_name(name).map_err(|bad| bad.to_string())?;
+    let (start, stderr) = (StartLimits::default(), StderrUse::Logged);
     if place.starts_with("http://") || place.starts_with("https://") {
         let place = Place::Http { url: place.to_owned(), headers: Vec::new() };
-        return Ok(Upstream { name: name.to_owned(), place, is_shared: false, start: START_TIME });
+        return Ok(Upstream { name: name.to_owned(), place, is_shared: false, start, stderr });
     }
     let words = shlex::split(place).ok_or("the command has a quote that is not closed")?;
     let mut words = words.into_iter();
     let program = words.next().ok_or("there is no command")?;
     let place = Place::Command { program, args: words.collect(), env: Vec::new() };
-    Ok(Upstream { name: name.to_owned(), place, is_shared: false, start: START_TIME })
+    Ok(Upstream { name: name.to_owned(), place, is_shared: false, start, stderr })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 use crate::bearer::BearerArgs;
 use crate::config;
 use crate::error::Failure;
+use crate::exit::Exit;
 
 /// Which server is asked.
 #[derive(Clone, Debug, Args)]
@@ -71,7 +72,7 @@ pub(super) fn state_directory() -> Result<PathBuf, Failure> {
 
 pub(super) fn streams_failure(error: StreamsError) -> Failure {
     if error.is_about_proofs() {
-        return Failure::unproved(error)
+        return Failure::of(Exit::UNPROVED, error)
             .hint("do not trust what was read; compare with what others kept");
     }
     let hint = match &error {
@@ -111,7 +112,7 @@ pub(super) fn duplex_failure(error: DuplexError) -> Failure {
         _ => "",
     };
     let failure = match error.blame() {
-        Blame::Server => Failure::unproved(error),
+        Blame::Server => Failure::of(Exit::UNPROVED, error),
         _ => Failure::new(error),
     };
     if hint.is_empty() { failure } else { failure.hint(hint) }

@@ -84,9 +84,9 @@ pub(super) async fn run(args: &VerifyArgs, output: Output) -> Result<Exit, Failu
     let streams = args.server.streams()?;
     let verified = streams.verify(&args.path, &options, |_, _, _| {}).await;
     let verified = verified.map_err(|error| match error {
-        StreamsError::Keys(KeysError::NonePinned) => Failure::unproved(error),
+        StreamsError::Keys(KeysError::NonePinned) => Failure::of(Exit::UNPROVED, error),
         StreamsError::Keys(KeysError::NoKeys) => {
-            Failure::unproved(error).hint("the server may run with --no-signing")
+            Failure::of(Exit::UNPROVED, error).hint("the server may run with --no-signing")
         }
         error => streams_failure(error),
     })?;
@@ -103,14 +103,17 @@ pub(super) async fn run(args: &VerifyArgs, output: Output) -> Result<Exit, Failu
         is_closed: verified.is_closed,
     })?;
     if verified.proved.is_none() {
-        return Err(Failure::unproved("no record is signed")
+        return Err(Failure::of(Exit::UNPROVED, "no record is signed")
             .hint("the server may run with --no-signing, or sign in a moment"));
     }
     if verified.unproved > 0 {
         // An honest server shows a record together with what proves it: these could be anybody's.
         let count = verified.unproved;
-        return Err(Failure::unproved(format!("the last {count} of the records are not proved"))
-            .hint("do not trust those; if the server signs in a moment, try again"));
+        return Err(Failure::of(
+            Exit::UNPROVED,
+            format!("the last {count} of the records are not proved"),
+        )
+        .hint("do not trust those; if the server signs in a moment, try again"));
     }
     Ok(Exit::OK)
 }

@@ -8,9 +8,9 @@ use clap::Args;
 use handback_server::file::Settings;
 use handback_server::gateway::bound::Budget;
 use handback_server::gateway::upstream::{
-    BadName, NAME_CHARS_MAX, Place, START_TIME, StderrUse, check_name,
+    BadName, NAME_CHARS_MAX, Place, StartLimits, StderrUse, check_name,
 };
-use handback_server::{Behind, ServerConfig, StartError, Upstream, connect_stdio, serve_stdio};
+use handback_server::{ServerConfig, StartError, Startup, Upstream, connect_stdio, serve_stdio};
 use handback_store::OpenError;
 use handback_token::KeyRing;
 use sha2::{Digest as _, Sha256};
@@ -74,7 +74,7 @@ pub(crate) struct WrapArgs {
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
 
-    /// How long the server may take to start, in seconds [default: 120]
+    /// Seconds until the server has to be there [default: 120]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3_600))]
     start_s: Option<u32>,
 
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
                 // What still reads standard input is not waited for.
                 runtime.shutdown_background();
                 return match served.map_err(failure)? {
-                    Behind::NeverUp => Err(never_up(&args.command)),
+                    Startup::NeverUp => Err(never_up(&args.command)),
                     _ => Ok(Exit::OK),
                 };
             }
@@ -164,7 +164,7 @@ pub(crate) fn run(args: &WrapArgs, output: Output) -> Result<Exit, Failure> {
 
 fn never_up(command: &[String]) -> Failure {
     let program = command.first().map_or("", String::as_str);
-    Failure::never_up(format!("the server `{}` never came up", text::one_line(program)))
+    Failure::of(Exit::NEVER_UP, format!("the server `{}` never came up", text::one_line(program)))
         .hint("the warnings before this say why; --start-s gives it more time")
 }
 
@@ -202,7 +202,11 @@ fn wrapped(
     let program = words.next().unwrap_or_default();
     let name = args.name.clone().unwrap_or_else(|| name_of(&program));
     let place = Place::Command { program, args: words.collect(), env: Vec::new() };
-    let start = args.start_s.map_or(START_TIME, |time| Duration::from_secs(time.into()));
+    let mut start = StartLimits::default();
+    if let Some(time) = args.start_s {
+        start.total = Duration::from_secs(time.into());
+    }
+    let (start, stderr) = (config::start_limits(start), StderrUse::PassedOn);
     let mut options = settings.gateway_options()?;
     options.budget = args.budget.unwrap_or(options.budget);
     options.media_budget = args.media_budget.or(options.media_budget);
@@ -210,8 +214,7 @@ fn wrapped(
         .signing(false)
         .limits(settings.limits())
         .tokens(settings.tokens())
-        .stderr(StderrUse::PassedOn)
-        .upstream(Upstream { name, place, is_shared: false, start })
+        .upstream(Upstream { name, place, is_shared: false, start, stderr })
         .gateway(options);
     if let Some(file) = args.audit.as_ref().or(settings.audit.as_ref()) {
         config = config.audit(file.clone());

@@ -17,6 +17,7 @@ mod http;
 mod legible;
 mod line;
 mod logs;
+mod own;
 mod pending;
 mod raw;
 mod reach;
@@ -38,6 +39,7 @@ pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
 #[cfg(test)]
 pub(crate) use logs::LEVELS;
 pub(crate) use logs::{LEVEL_META, LOG_MESSAGE, level_number};
+pub(crate) use own::{REVISION, own_params};
 pub use raw::Raw;
 pub use reach::{Unreached, unreached};
 pub(crate) use room::{DEAF_AFTER, HEARD_MAX};

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use handback_mcp::wire::{Id, Message};
 use handback_wire::scan::Envelope;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::legible::without_bom;
 use super::spool::Whole;
@@ -191,6 +192,17 @@ impl To {
             _ => Self::Nobody,
         }
     }
+}
+
+/// Whether only clients send requests of this method.
+pub(super) fn is_of_clients(method: &str) -> bool {
+    matches!(method, "initialize" | "server/discover")
+}
+
+/// Whether the result of `initialize` names a version.
+pub(super) fn has_version(hello: &[u8]) -> bool {
+    let hello: Option<Map<String, Value>> = serde_json::from_slice(hello).ok();
+    hello.is_some_and(|hello| hello.get("protocolVersion").is_some_and(Value::is_string))
 }
 
 #[cfg(test)]

@@ -22,8 +22,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::stdio::{ECHO, Stdio};
-use super::{Answer, Ask, LineError, Raw, Spec};
-use crate::gateway::{REVISION, own_params};
+use super::{Answer, Ask, LineError, REVISION, Raw, Spec, own_params};
 
 #[cfg(doc)]
 use super::StartLimits;
@@ -53,18 +52,7 @@ impl From<LineError> for Failed {
     }
 }
 
-/// Whether only clients send requests of this method.
-pub(super) fn is_of_clients(method: &str) -> bool {
-    matches!(method, "initialize" | DISCOVER)
-}
-
 const DISCOVER: &str = "server/discover";
-
-/// Whether the result of `initialize` names a version.
-pub(super) fn has_version(hello: &[u8]) -> bool {
-    let hello: Option<Map<String, Value>> = serde_json::from_slice(hello).ok();
-    hello.is_some_and(|hello| hello.get("protocolVersion").is_some_and(Value::is_string))
-}
 
 /// Finds the era of a program, within a limit.
 pub(super) async fn begin(

@@ -19,13 +19,13 @@ use super::legible;
 use super::logs::Wanted;
 use super::pending::Route;
 use super::room::Room;
-use super::said::{Said, To, Unsaid};
+use super::said::{Said, To, Unsaid, has_version, is_of_clients};
 use super::sanitize::Origin;
 use super::spool::{Gather, Limits, Whole};
-use super::start;
 use super::stderr::{self, Tail};
-use super::{Answer, Ask, Ending, LineError, Place, Raw, Spec, Spontaneous, child, frame, meta};
-use crate::gateway::own_params;
+use super::{
+    Answer, Ask, Ending, LineError, Place, Raw, Spec, Spontaneous, child, frame, meta, own_params,
+};
 
 /// Messages that wait to be written at most. A program that takes so few is stuck.
 const QUEUED_MAX: usize = 1024;
@@ -205,7 +205,7 @@ impl Stdio {
             other => other,
         })?;
         let hello = match answer {
-            Answer::Result(Raw::Memory(hello)) if start::has_version(&hello) => hello,
+            Answer::Result(Raw::Memory(hello)) if has_version(&hello) => hello,
             Answer::Result(Raw::Memory(_)) => {
                 return Err(LineError::Protocol("its answer to `initialize` has no version"));
             }
@@ -649,7 +649,7 @@ impl Reader {
 
     fn said(&self, said: Result<Said, Unsaid>) -> Result<(), Broken> {
         match said {
-            Ok(Said::Request { method, .. }) if start::is_of_clients(&method) => {
+            Ok(Said::Request { method, .. }) if is_of_clients(&method) => {
                 return Err(Broken(ECHO));
             }
             Ok(said) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use handback_gateway::bound::Budget;
 use handback_gateway::reference::Allowed;
-use handback_gateway::upstream::{Place, START_TIME, check_name, shown_url};
+use handback_gateway::upstream::{Place, StartLimits, StderrUse, check_name, shown_url};
 use handback_gateway::{Options, ToolRule};
 use handback_identity::Glob;
 use serde::{Deserialize, Serialize, Serializer};
@@ -45,7 +45,7 @@ pub struct UpstreamSettings {
     /// Rule for the names of its tools and prompts.
     #[serde(skip_serializing_if = "is_lenient")]
     pub names: NamesName,
-    /// Seconds until it has to be there.
+    /// Seconds that the start may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_s: Option<Within<1, 3_600>>,
 }
@@ -264,9 +264,12 @@ impl Settings {
                 _ => return Err(wrong("it has a `url` or a `command`".to_owned())),
             };
             let (name, is_shared) = (name.clone(), settings.shared);
-            let start =
-                settings.start_s.map_or(START_TIME, |time| Duration::from_secs(time.get().into()));
-            upstreams.push(Upstream { name, place, is_shared, start });
+            let mut start = StartLimits::default();
+            if let Some(time) = settings.start_s {
+                start.total = Duration::from_secs(time.get().into());
+            }
+            let stderr = StderrUse::Logged;
+            upstreams.push(Upstream { name, place, is_shared, start, stderr });
         }
         Ok(upstreams)
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use handback_gateway::upstream::{Place, START_TIME};
+use handback_gateway::upstream::{Place, StartLimits, StderrUse};
 use handback_server::{Limits, Upstream};
 use serde_json::Value;
 
@@ -27,7 +27,8 @@ fn upstream(folder: &Path) -> Upstream {
     let log = folder.join("programs").to_str().unwrap().to_owned();
     let args = vec!["-c".to_owned(), PROGRAM.to_owned(), log];
     let place = Place::Command { program: "sh".to_owned(), args, env: Vec::new() };
-    Upstream { name: "sh".to_owned(), place, is_shared: false, start: START_TIME }
+    let (start, stderr) = (StartLimits::default(), StderrUse::default());
+    Upstream { name: "sh".to_owned(), place, is_shared: false, start, stderr }
 }
 
 /// The programs that were begun, and those that have ended.

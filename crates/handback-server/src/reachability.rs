@@ -1,11 +1,11 @@
-//! A look at the servers behind at the start: what cannot be reached is a warning, with cause and address.
+//! A check of the upstreams at the start: those that cannot be reached are warnings, with cause and address.
 
 use handback_gateway::upstream::{Spec, unreached};
 
 use crate::config::ServerConfig;
 
-/// Looks at all servers behind, beside the start.
-pub(crate) fn look_at(config: &ServerConfig) {
+/// Checks all upstreams in the background.
+pub(crate) fn check(config: &ServerConfig) {
     for allowed in &config.gateway.directions {
         for name in [&allowed.from, &allowed.to] {
             if !config.upstreams.iter().any(|spec| spec.name == *name) {
