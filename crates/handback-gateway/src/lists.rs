@@ -158,7 +158,7 @@ impl Gateway {
         }
         let is_empty = params.names().next().is_none();
         let asked = (!is_empty).then(|| Bytes::from(params.to_json()));
-        let answer = self.pass_soon(talk, place.which, question, asked).await;
+        let answer = Box::pin(self.pass_soon(talk, place.which, question, asked)).await;
         let result = match answer {
             Answer::Result(Raw::Memory(result)) => result,
             Answer::Result(Raw::File { .. }) => {
