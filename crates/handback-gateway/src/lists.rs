@@ -161,7 +161,7 @@ impl Gateway {
         }
         let is_empty = params.names().next().is_none();
         let asked = (!is_empty).then(|| Bytes::from(params.to_json()));
-        let answer = self.pass_soon(talk, place.which, question, asked.clone()).await;
+        let answer = Box::pin(self.pass_soon(talk, place.which, question, asked.clone())).await;
         let result = match answer {
             Answer::Result(Raw::Memory(result)) => result,
             Answer::Result(Raw::File { .. }) => {

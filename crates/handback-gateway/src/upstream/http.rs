@@ -347,9 +347,7 @@ impl Shared {
         *request.method_mut() = method;
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = headers;
-        let (parts, body) = self.client.send(request).await?.into_parts();
-        headers::check_encoding(&parts.headers)?;
-        Ok((parts, body))
+        Ok(self.client.send(request).await?.into_parts())
     }
 
     /// Says something that is not answered, with this method if it has one.
@@ -417,6 +415,7 @@ impl Shared {
         if parts.status != StatusCode::OK {
             return self.refused(&parts, body, asked).await;
         }
+        headers::check_encoding(&parts.headers)?;
         match headers::kind(&parts.headers) {
             Kind::Json => match Said::of(events::message(body, &self.limits).await?) {
                 Ok(Said::Answer { to, answer }) if is_to(to, &answer, asked.number) => {
@@ -522,7 +521,9 @@ impl Shared {
         }
         let (parts, body) = self.request(Method::GET, headers).await?;
         match parts.status {
-            StatusCode::OK if headers::kind(&parts.headers) == Kind::Events => Ok(body),
+            StatusCode::OK if headers::kind(&parts.headers) == Kind::Events => {
+                headers::check_encoding(&parts.headers).map(|()| body)
+            }
             StatusCode::OK => Err(LineError::Protocol("its stream has no events")),
             // Many have no such route at all. If it is the session that they do not know, the next
             // question is told so.
@@ -553,6 +554,7 @@ impl Shared {
             return Err(forgotten());
         }
         if headers::kind(&parts.headers) == Kind::Json
+            && headers::check_encoding(&parts.headers).is_ok()
             && let Ok(body) = Limited::new(body, REFUSAL_BYTES_MAX).collect().await
             && let Ok(Said::Answer { to, answer }) = Said::read(&body.to_bytes())
             && is_to(to, &answer, asked.number)

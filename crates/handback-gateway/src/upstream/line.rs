@@ -409,7 +409,8 @@ impl Line {
             Way::Http(http) => http.ask(ask, limit).await,
         };
         match answer {
-            Ok(answer) => origin.answer(has_descriptions, answer, limits).await,
+            Ok(answer) if origin.is_plain(has_descriptions, &answer) => Ok(answer),
+            Ok(answer) => Box::pin(origin.answer(has_descriptions, answer, limits)).await,
             Err(LineError::Mismatch(error)) => Err(LineError::Mismatch(origin.error(error)?)),
             Err(why) => Err(why),
         }

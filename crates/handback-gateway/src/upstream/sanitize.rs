@@ -35,17 +35,24 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// An answer as it may be passed on, to a request with this method.
+    /// Returns `true` for an answer that may be passed on as it is, which most may.
+    pub(super) fn is_plain(self, has_descriptions: bool, answer: &Answer) -> bool {
+        match answer {
+            _ if self == Self::Handback => true,
+            Answer::Result(Raw::Memory(json)) => !has_descriptions && !marks::may_have(json),
+            _ => false,
+        }
+    }
+
+    /// An answer as it may be passed on.
     pub(super) async fn answer(
         self,
         has_descriptions: bool,
         answer: Answer,
         limits: &Arc<Limits>,
     ) -> Result<Answer, LineError> {
-        if self == Self::Handback {
-            return Ok(answer);
-        }
         match answer {
+            answer if self == Self::Handback => Ok(answer),
             Answer::Error(error) => Ok(Answer::Error(self.error(error)?)),
             Answer::Result(Raw::Memory(json)) => {
                 let json = match has_descriptions {
@@ -94,7 +101,7 @@ impl Origin {
 
 /// Whether titles and descriptions are in the answer to a request with this method.
 pub(super) fn has_descriptions(method: &str) -> bool {
-    method.ends_with("/list") || method == "server/discover"
+    method.ends_with("/list") || matches!(method, "server/discover" | "prompts/get")
 }
 
 fn refused(error: MarksError) -> LineError {

@@ -52,7 +52,7 @@ async fn listen(shared: &Arc<Shared>) {
                 retry = events.retry.or(retry);
             }
             // It has no such stream, or none for us.
-            Err(LineError::Refused(_) | LineError::Protocol(_)) => return,
+            Err(LineError::Refused(_) | LineError::Protocol(_) | LineError::Encoding(_)) => return,
             Err(why) => {
                 tracing::debug!(upstream = %shared.ears.name(), %why, "there is no standing stream");
                 failures += 1;
