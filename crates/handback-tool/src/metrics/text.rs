@@ -60,9 +60,11 @@ impl Metrics {
             "handback_held_bytes" => Some(held.bytes),
             "handback_held_values" => Some(held.values),
             "handback_held_counted" => Some(u64::from(!held.has_more)),
-            "handback_subscriptions" => self.subscriptions.get().map(|(count, _)| count.used()),
+            "handback_subscriptions" => {
+                Some(self.subscriptions.get().map_or(0, |(count, _)| count.used()))
+            }
             "handback_subscription_bytes" => {
-                self.subscriptions.get().map(|(_, bytes)| bytes.used())
+                Some(self.subscriptions.get().map_or(0, |(_, bytes)| bytes.used()))
             }
             "handback_bounded_results_total" => one(&self.held_results),
             "handback_bounded_result_bytes_total" => one(&self.held_result_bytes),

@@ -16,25 +16,26 @@ const SLICE_STEPS: u64 = 200_000;
 #[derive(Debug)]
 pub(super) struct Slices {
     turn: Arc<Semaphore>,
-    /// Comparisons of a path with a pattern since the start, and their steps.
+    pub(super) counts: Arc<Counts>,
+}
+
+/// Comparisons of a path with a pattern since the start, and their steps.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
     pub(super) matches: AtomicU64,
     pub(super) steps: AtomicU64,
 }
 
 /// Steps that a slice has left.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Budget {
     spent: u64,
-    matches: u64,
+    counts: Arc<Counts>,
 }
 
 impl Default for Slices {
     fn default() -> Self {
-        Self {
-            turn: Arc::new(Semaphore::new(1)),
-            matches: AtomicU64::default(),
-            steps: AtomicU64::default(),
-        }
+        Self { turn: Arc::new(Semaphore::new(1)), counts: Arc::default() }
     }
 }
 
@@ -46,17 +47,13 @@ impl Slices {
         work: impl FnOnce(&mut Budget) -> T + Send + 'static,
     ) -> Option<T> {
         let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
-        let (done, budget) = blocking(move || {
+        let counts = Arc::clone(&self.counts);
+        blocking(move || {
             // The turn ends with the work, also if nobody waits for that any more.
             let _turn = turn;
-            let mut budget = Budget::default();
-            let done = work(&mut budget);
-            (done, budget)
+            work(&mut Budget { spent: 0, counts })
         })
-        .await?;
-        self.matches.fetch_add(budget.matches, Ordering::SeqCst);
-        self.steps.fetch_add(budget.spent, Ordering::SeqCst);
-        Some(done)
+        .await
     }
 }
 
@@ -67,9 +64,10 @@ impl Budget {
 
     /// Whether a path matches, at the price of the comparison.
     pub(super) fn matches(&mut self, pattern: &PathPattern, path: &str) -> bool {
-        self.matches += 1;
         let mut steps = 0;
         let covers = pattern.matches_counted(path, &mut steps);
+        self.counts.matches.fetch_add(1, Ordering::SeqCst);
+        self.counts.steps.fetch_add(steps, Ordering::SeqCst);
         self.spend(steps);
         covers
     }

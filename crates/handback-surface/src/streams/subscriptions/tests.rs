@@ -81,7 +81,7 @@ impl World {
     }
 
     fn matches(&self) -> u64 {
-        self.all.slices.matches.load(Ordering::SeqCst)
+        self.all.slices.counts.matches.load(Ordering::SeqCst)
     }
 
     /// Waits until everything was matched.
@@ -195,8 +195,8 @@ async fn wound_a2_matching_lets_other_owners_in() {
     let other = |_: &Arc<Subscriptions>, book: &mut Book| book.get("long").is_none();
     assert!(world.all.with_book("ada", other).await.unwrap(), "nobody sees half of it");
     long.await.unwrap().unwrap();
-    assert_eq!(world.all.slices.matches.load(Ordering::SeqCst), 300 + 2);
-    let steps = world.all.slices.steps.load(Ordering::SeqCst);
+    assert_eq!(world.all.slices.counts.matches.load(Ordering::SeqCst), 300 + 2);
+    let steps = world.all.slices.counts.steps.load(Ordering::SeqCst);
     assert!(steps < 302 * 244 * 504, "{steps}");
 }
 
