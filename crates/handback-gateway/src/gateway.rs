@@ -49,7 +49,6 @@ const DELIVERIES_MAX: usize = 1_024;
 /// Questions that wait for a line to one upstream at most, whoever asks.
 const OPENING_MAX: usize = 1_024;
 
-
 /// How long a server may take to say what it is.
 const DISCOVERY_TIME: Duration = Duration::from_secs(10);
 

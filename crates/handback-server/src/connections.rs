@@ -179,14 +179,15 @@ async fn connection(
     router: Arc<Router>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let (stream, first) = match quick::serve(stream, &router, &mut stop, HEADER_TIME).await {
-        Ok(Rest::Other(stream, first)) => (stream, first),
-        Ok(Rest::Over) => return,
-        Err(error) => {
-            tracing::debug!(%error, "a connection ended");
-            return;
-        }
-    };
+    let (stream, first) =
+        match Box::pin(quick::serve(stream, &router, &mut stop, HEADER_TIME)).await {
+            Ok(Rest::Other(stream, first)) => (stream, first),
+            Ok(Rest::Over) => return,
+            Err(error) => {
+                tracing::debug!(%error, "a connection ended");
+                return;
+            }
+        };
     http(Rewound::new(first, stream, place), router, stop).await;
 }
 
