@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::{clock, config_file, text};
 
-/// Check the store of a server that is not running, and accept the loss of what is missing
+/// Check the store of a stopped server, or accept a loss
 ///
 /// Reads every journal and every table to its end, and compares them with what the store has recorded.
 /// Nothing is changed, unless --accept-loss is given and there is damage. Held results in files of

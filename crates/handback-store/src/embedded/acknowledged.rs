@@ -40,12 +40,16 @@ impl Acknowledged {
         let mut record = Record { keyspaces, ..Record::default() };
         record.has_links = link_all(folder)?;
         for (id, path) in journals(&folder.database())? {
-            // The engine removes a journal at any moment.
+            // The engine makes and removes a journal at any moment. A new one is found at the next write.
+            if record.has_links && !folder.link(id).exists() {
+                continue;
+            }
             let Ok(metadata) = fs::metadata(path) else { continue };
             let last = last.get(&id).copied().unwrap_or_default();
             record.journals.push(Known { id, length: metadata.len(), last });
         }
         let watermark = Watermark::create(&folder.watermark(), &mut record)?;
+        unlink_others(folder, &record)?;
         Ok(Self { folder: folder.clone(), watermark, record, has_warned: false })
     }
 
@@ -129,6 +133,16 @@ pub(super) fn unlink(folder: &Folder, id: u64) {
     if let Err(error) = fs::remove_file(folder.link(id)) {
         tracing::debug!(%error, id, "the second name of a journal was not removed");
     }
+}
+
+/// Removes second names of journals that are not on the list.
+fn unlink_others(folder: &Folder, record: &Record) -> io::Result<()> {
+    for (id, _) in journals(&folder.links())? {
+        if !record.journals.iter().any(|known| known.id == id) {
+            unlink(folder, id);
+        }
+    }
+    Ok(())
 }
 
 /// Gives every journal its second name. False if the file system has no such thing.

@@ -9,7 +9,7 @@ use fjall::{Readable, Snapshot};
 use super::MAX_REMOVED_PER_COMMIT;
 use super::database::Tables;
 use super::rows::{Value, end_of_life_key, ended, ended_key, key_of, unreadable, value_key};
-use super::store::EmbeddedStore;
+use super::store::{EmbeddedStore, tend_watermark};
 use crate::{Change, Kv, KvBatch, KvError, MAX_KEY_BYTES, Millis, StoreError};
 
 impl Kv for EmbeddedStore {
@@ -100,7 +100,7 @@ impl Kv for EmbeddedStore {
     }
 
     fn sweep(&self, now: Millis, limit: usize) -> Result<usize, StoreError> {
-        if let Err(error) = self.tend_watermark() {
+        if let Err(error) = tend_watermark(self) {
             tracing::warn!(%error, "the watermark was not synced");
         }
         let mut swept = 0;

@@ -33,18 +33,18 @@ pub struct EmbeddedStore {
     /// Held while conditions are checked and the changes written.
     kv_turn: Mutex<()>,
     /// Held while the journal is written.
-    journal: Mutex<Journal>,
+    journal: Mutex<Written>,
     /// Locked by us, for as long as we look at files before the database locks its own.
     _lock: File,
 }
 
 /// The state that follows the journal.
-struct Journal {
+struct Written {
     ahead: Ahead,
     acknowledged: Acknowledged,
 }
 
-impl Journal {
+impl Written {
     fn new(folder: &Folder, acknowledged: Acknowledged) -> Self {
         Self { ahead: Ahead::new(&folder.database()), acknowledged }
     }
@@ -81,7 +81,7 @@ impl EmbeddedStore {
             path: path.to_owned(),
             space,
             options,
-            journal: Mutex::new(Journal::new(&folder, acknowledged)),
+            journal: Mutex::new(Written::new(&folder, acknowledged)),
             folder,
             condition: RwLock::new(Condition::Open(tables)),
             log_turn: Mutex::new(()),
@@ -164,19 +164,6 @@ impl EmbeddedStore {
         Err(StoreError::Broken(cause))
     }
 
-    /// Syncs the watermark, and takes journals off it that the engine has removed. Commits do not wait
-    /// for the sync.
-    pub(super) fn tend_watermark(&self) -> std::io::Result<()> {
-        let taken = {
-            let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-            journal.acknowledged.take_removed()
-        };
-        let (file, removed) = taken?;
-        file.sync_data()?;
-        removed.into_iter().for_each(|id| unlink(&self.folder, id));
-        Ok(())
-    }
-
     /// As [`Log::recover`](crate::Log::recover).
     pub(super) fn reopen(&self) -> Result<(), StoreError> {
         // Whoever looks whether all is well keeps nobody waiting.
@@ -197,12 +184,25 @@ impl EmbeddedStore {
             journal::rewrite(&self.folder.database()).map_err(OpenError::from)?;
             let (tables, acknowledged) = Tables::open(&self.folder, &self.options)?;
             *condition = Condition::Open(tables);
-            *journal = Journal::new(&self.folder, acknowledged);
+            *journal = Written::new(&self.folder, acknowledged);
             tracing::info!("the store was reopened");
         }
         drop(condition);
         self.space.check(0)
     }
+}
+
+/// Syncs the watermark, and takes journals off it that the engine has removed. Commits do not wait for
+/// the sync.
+pub(super) fn tend_watermark(store: &EmbeddedStore) -> std::io::Result<()> {
+    let taken = {
+        let mut journal = store.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        journal.acknowledged.take_removed()
+    };
+    let (file, removed) = taken?;
+    file.sync_data()?;
+    removed.into_iter().for_each(|id| unlink(&store.folder, id));
+    Ok(())
 }
 
 impl fmt::Debug for EmbeddedStore {
