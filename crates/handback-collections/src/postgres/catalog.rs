@@ -8,8 +8,8 @@ use tokio_postgres::Row;
 
 use super::error::Fault;
 use super::pages::Pages;
+use super::session::Session;
 use super::settings::PostgresOptions;
-use super::source::Session;
 use super::types::{self, Described, Field};
 use crate::sql::{Index, IndexColumn, Table, quoted};
 

@@ -9,14 +9,16 @@ use handback_page::{
     About, Collection, CollectionError, Columns, Fetch, Fetched, Query, Row, Scalar, Schema,
     Served, Sink, Window,
 };
+use tokio_postgres::RowStream;
 
 use super::catalog::{self, Layout, LookError, Sort};
 use super::error::{Fault, PostgresError};
 use super::fit;
 use super::pages::{Page, Told};
 use super::rows::{Gathered, Selection};
+use super::session::Session;
 use super::settings::PostgresOptions;
-use super::source::{PostgresSource, Session};
+use super::source::PostgresSource;
 use super::statement::{self, Call, Front, PageStatement, Probe};
 
 /// How old what is known of a table may be when its schema is asked for. A change that breaks
@@ -156,7 +158,9 @@ impl PostgresCollection {
         let call = page.found_by.statement.at(place);
         let found = self
             .source
-            .run(async |session| read_page(session, page, call, fetch).await)
+            .run(async |session| {
+                read_page(session, page, session.last_call(call).await?, fetch).await
+            })
             .map_err(|fault| self.blame(fault, call, &page.query, layout))?;
         Ok(found.map(|found| found.into_fetched(fetch.window, served.clone())))
     }
@@ -356,12 +360,12 @@ impl Found {
 async fn read_page(
     session: &Session,
     page: &Page,
-    call: Call<'_>,
+    stream: RowStream,
     fetch: &Fetch<'_>,
 ) -> Result<Option<Found>, Fault> {
     let PageStatement { front, is_checked, .. } = &page.found_by;
     let (limit, budget_bytes) = (fetch.window.limit(), fetch.budget_bytes);
-    let mut stream = pin!(session.call(call).await?);
+    let mut stream = pin!(stream);
     let mut row = stream.try_next().await?;
     let flag = match &row {
         Some(row) => match row.try_get(0)? {

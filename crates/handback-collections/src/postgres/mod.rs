@@ -1,8 +1,10 @@
 //! Tables and views of PostgreSQL 13 and later.
 //!
 //! A [`PostgresSource`] is a database with a pool of connections; each [`PostgresCollection`] is a
-//! table or view of it. Nothing is ever written: every connection is read-only from its start.
-//! What it is told then is sent as startup `options`, which a pooler in between must let through.
+//! table or view of it. Nothing is ever written: every connection is read-only from its start, and
+//! every read is a `READ ONLY` transaction that is rolled back, so that functions in views cannot
+//! change a connection for later reads. The settings of a connection are sent as startup `options`,
+//! which a pooler in between must let through.
 //!
 //! ```no_run
 //! use handback_collections::postgres::{PostgresOptions, PostgresSource};
@@ -79,6 +81,7 @@ mod fit;
 mod pages;
 mod plan;
 mod rows;
+mod session;
 mod settings;
 mod source;
 mod statement;

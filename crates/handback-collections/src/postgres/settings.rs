@@ -74,17 +74,36 @@ impl PostgresSettings {
     /// Command-line options for the server process of a connection. Given at start, they are what
     /// `RESET ALL` goes back to.
     pub(super) fn startup_options(&self) -> String {
-        let timeouts = [
+        let limits = self.time_limits().map(|(name, limit)| format!("-c {name}={limit}"));
+        let constants = CONSTANTS.map(|(name, value)| format!("-c {name}={value}"));
+        format!("{} {}", limits.join(" "), constants.join(" "))
+    }
+
+    /// Statements that set the time limits for one transaction.
+    pub(super) fn limits_of_transaction(&self) -> String {
+        let limits = self.time_limits();
+        limits.map(|(name, limit)| format!("SET LOCAL {name} = {limit}")).join("; ")
+    }
+
+    /// A query for the settings that a read must leave as they are, as one text.
+    pub(super) fn query_of_settings() -> String {
+        let own = Self::default().time_limits().map(|(name, _)| name);
+        let constants = CONSTANTS.map(|(name, _)| name);
+        let names = own.iter().chain(&constants).chain(&["role", "session_authorization"]);
+        let settings = names.map(|name| format!("pg_catalog.current_setting('{name}')"));
+        let settings: Vec<_> = settings.collect();
+        format!("SELECT pg_catalog.concat_ws('\n', {})", settings.join(", "))
+    }
+
+    /// The names of the time limits, with their milliseconds.
+    fn time_limits(&self) -> [(&'static str, u128); 3] {
+        let limits = [
             ("statement_timeout", self.statement_timeout),
             ("lock_timeout", self.lock_timeout),
             ("idle_in_transaction_session_timeout", self.idle_timeout),
         ];
-        let timeouts = timeouts.map(|(name, timeout)| {
-            // Zero would switch the limit off, and the server counts up to 2^31−1.
-            let milliseconds = timeout.as_millis().clamp(1, i32::MAX as u128);
-            format!("-c {name}={milliseconds}")
-        });
-        format!("{} {CONSTANT_OPTIONS}", timeouts.join(" "))
+        // Zero would switch the limit off, and the server counts up to 2^31−1.
+        limits.map(|(name, limit)| (name, limit.as_millis().clamp(1, i32::MAX as u128)))
     }
 }
 
@@ -106,18 +125,19 @@ impl Default for PostgresSettings {
 /// By the cost of a random page on a disk that turns, reading by an index and then sorting seems
 /// better than by the index that has the order, which is wrong when there are more ties than the
 /// planner believes. A temporary table or type can not get in front of those of the system.
-const CONSTANT_OPTIONS: &str = "\
--c default_transaction_read_only=on \
--c search_path=pg_catalog,pg_temp \
--c TimeZone=UTC \
--c DateStyle=ISO \
--c IntervalStyle=iso_8601 \
--c extra_float_digits=1 \
--c bytea_output=hex \
--c lc_monetary=C \
--c max_parallel_workers_per_gather=0 \
--c random_page_cost=1.1 \
--c jit=off";
+const CONSTANTS: [(&str, &str); 11] = [
+    ("default_transaction_read_only", "on"),
+    ("search_path", "pg_catalog,pg_temp"),
+    ("TimeZone", "UTC"),
+    ("DateStyle", "ISO"),
+    ("IntervalStyle", "iso_8601"),
+    ("extra_float_digits", "1"),
+    ("bytea_output", "hex"),
+    ("lc_monetary", "C"),
+    ("max_parallel_workers_per_gather", "0"),
+    ("random_page_cost", "1.1"),
+    ("jit", "off"),
+];
 
 /// Settings of a [`PostgresCollection`](super::PostgresCollection).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

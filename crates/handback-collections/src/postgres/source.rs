@@ -2,33 +2,29 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use bytes::BytesMut;
-use deadpool_postgres::{
-    Client, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts,
-};
-use handback_page::{CollectionError, Scalar};
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
+use handback_page::CollectionError;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_postgres::config::{ChannelBinding, SslMode, SslNegotiation};
-use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
-use tokio_postgres::{Config, NoTls, Row, RowStream, Statement};
+use tokio_postgres::{Config, NoTls, Row};
 
 use super::alarm::Alarms;
 use super::collection::PostgresCollection;
 use super::error::{Fault, PostgresError};
+use super::session::{Session, Transactions};
 use super::settings::{PostgresOptions, PostgresSettings};
 use super::statement::Call;
-
-/// Statements that a connection keeps prepared. Callers choose the shape of filters, so that there
-/// is no end to them; those of one walk are a handful.
-const STATEMENTS_MAX: usize = 128;
 
 /// Rows of a scan that are asked for at first, and at most.
 const CHUNK_ROWS: (i32, i32) = (64, 4096);
 
 /// What a chunk of a scan should be long: it is in memory as a whole.
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// Time to tell a server that a statement is given up.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A database, and connections to it that its collections share.
 ///
@@ -48,6 +44,7 @@ struct Shared {
     pool: Pool,
     runtime: Handle,
     settings: PostgresSettings,
+    transactions: Arc<Transactions>,
     /// For answers that do not come.
     alarms: Alarms,
 }
@@ -91,8 +88,9 @@ impl PostgresSource {
             .build()
             .map_err(|_| PostgresError::UnfitRuntime)?;
         let alarms = Alarms::new(settings.answer_timeout());
+        let transactions = Arc::new(Transactions::new(settings));
         let (runtime, settings) = (runtime.clone(), settings.clone());
-        let shared = Shared { pool, runtime, settings, alarms };
+        let shared = Shared { pool, runtime, settings, transactions, alarms };
         let source = Self { shared: Arc::new(shared) };
         source.run(async |_| Ok(())).map_err(|fault| PostgresError::Source(fault.into_error()))?;
         Ok(source)
@@ -113,8 +111,8 @@ impl PostgresSource {
         PostgresCollection::open(self, schema, table, options)
     }
 
-    /// Does some work on a connection, within the time that an answer may take; on a new one once
-    /// more if the connection turns out to be dead.
+    /// Does some work in a read-only transaction, within the time that an answer may take; on a new
+    /// connection once more if the connection turns out to be dead.
     pub(super) fn run<T>(
         &self,
         work: impl AsyncFn(&Session) -> Result<T, Fault>,
@@ -136,16 +134,27 @@ impl PostgresSource {
         work: &impl AsyncFn(&Session) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let session = self.session().await?;
-        let result = self.shared.alarms.wait(work(&session)).await.unwrap_or_else(|| {
-            session.spoil();
+        let read = session.read(work);
+        let result = self.shared.alarms.wait(read).await.unwrap_or_else(|| {
+            self.cancel(&session);
             Err(no_answer())
         });
         session.give_back(result)
     }
 
+    /// Gives a connection up, and tells the server to end its statement. A function can turn
+    /// `statement_timeout` off for the statement that called the function.
+    fn cancel(&self, session: &Session) {
+        session.spoil();
+        let token = session.cancel_token();
+        self.shared.runtime.spawn(async move {
+            let _ = tokio::time::timeout(CANCEL_TIMEOUT, token.cancel_query(NoTls)).await;
+        });
+    }
+
     async fn session(&self) -> Result<Session, Fault> {
         let client = self.shared.pool.get().await.map_err(Fault::from_pool)?;
-        Ok(Session { client, spoiled: AtomicBool::new(false) })
+        Ok(Session::new(client, Arc::clone(&self.shared.transactions)))
     }
 
     /// Gives the rows of one statement to `sink`, in chunks: a portal of a transaction keeps the
@@ -193,14 +202,7 @@ impl PostgresSource {
         sink: &mut dyn FnMut(&Row) -> Result<usize, CollectionError>,
     ) -> Result<(), Fault> {
         // `sink` runs outside of the runtime: it may block, or wait for the runtime itself.
-        let opened = self.wait(async {
-            let transaction = session.client.transaction().await?;
-            let statement = transaction.prepare_cached(call.sql()).await?;
-            let values = call.values().map(|(value, _)| Text(value));
-            let portal = transaction.bind_raw(&statement, values).await?;
-            Ok((transaction, portal))
-        });
-        let (transaction, portal) = opened?;
+        let (transaction, portal) = self.wait(session.portal(call))?;
         let mut rows_max = CHUNK_ROWS.0;
         loop {
             let rows =
@@ -214,7 +216,11 @@ impl PostgresSource {
             }
             rows_max = next_chunk(rows.len(), bytes);
         }
-        self.wait(async { Ok(transaction.commit().await?) })
+        self.wait(async { Ok(transaction.rollback().await?) })?;
+        self.wait(async {
+            session.end().await;
+            Ok(())
+        })
     }
 
     fn wait<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
@@ -239,90 +245,6 @@ fn no_answer() -> Fault {
 fn next_chunk(rows: usize, bytes: usize) -> i32 {
     let wanted = rows.saturating_mul(CHUNK_BYTES) / bytes.max(1);
     i32::try_from(wanted).unwrap_or(i32::MAX).clamp(1, CHUNK_ROWS.1)
-}
-
-/// A connection while it is used.
-pub(super) struct Session {
-    client: Client,
-    spoiled: AtomicBool,
-}
-
-impl Session {
-    /// Starts a statement, which is prepared if it was not before.
-    pub(super) async fn call(&self, call: Call<'_>) -> Result<RowStream, Fault> {
-        self.query(call.sql(), call.values().map(|(value, _)| value)).await
-    }
-
-    /// The same, with these values.
-    pub(super) async fn query<'a>(
-        &self,
-        sql: &str,
-        values: impl ExactSizeIterator<Item = &'a Scalar>,
-    ) -> Result<RowStream, Fault> {
-        let statement = self.prepare(sql).await?;
-        Ok(self.client.query_raw(&statement, values.map(Text)).await?)
-    }
-
-    /// The rows of a statement about the catalog.
-    pub(super) async fn look(
-        &self,
-        sql: &str,
-        parameters: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Fault> {
-        let statement = self.prepare(sql).await?;
-        Ok(self.client.query(&statement, parameters).await?)
-    }
-
-    async fn prepare(&self, sql: &str) -> Result<Statement, Fault> {
-        if self.client.statement_cache.size() >= STATEMENTS_MAX {
-            self.client.statement_cache.clear();
-        }
-        Ok(self.client.prepare_cached(sql).await?)
-    }
-
-    /// Says that the connection is not to be used again, for example because rows are on their way
-    /// that nobody wants.
-    pub(super) fn spoil(&self) {
-        self.spoiled.store(true, Ordering::Relaxed);
-    }
-
-    fn give_back<T>(self, result: Result<T, Fault>) -> Result<T, Fault> {
-        if matches!(result, Err(Fault::Stale(_))) {
-            self.client.statement_cache.clear();
-        }
-        if matches!(result, Err(Fault::Lost)) || self.spoiled.load(Ordering::Relaxed) {
-            drop(Object::take(self.client));
-        }
-        result
-    }
-}
-
-/// A value as text, whatever type the server reads it as.
-#[derive(Debug)]
-struct Text<'a>(&'a Scalar);
-
-impl ToSql for Text<'_> {
-    fn to_sql(
-        &self,
-        _: &Type,
-        out: &mut BytesMut,
-    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        match self.0 {
-            Scalar::Text(text) => out.extend_from_slice(text.as_bytes()),
-            other => out.extend_from_slice(super::fit::text(other).as_bytes()),
-        }
-        Ok(IsNull::No)
-    }
-
-    fn accepts(_: &Type) -> bool {
-        true
-    }
-
-    fn encode_format(&self, _: &Type) -> Format {
-        Format::Text
-    }
-
-    to_sql_checked!();
 }
 
 fn config(url: &str, settings: &PostgresSettings) -> Result<Config, PostgresError> {

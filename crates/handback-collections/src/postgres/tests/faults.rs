@@ -73,10 +73,12 @@ fn a_connection_that_was_ended_is_replaced() {
         let found = forward(&t, &all, after.as_deref(), 3);
         assert_eq!(ids(&found.rows), [page * 3 + 1, page * 3 + 2, page * 3 + 3]);
         after = found.rows.last().map(|row| row.place.clone());
-        let ended = db.texts(
-            "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity \
-             WHERE application_name = 'handback' AND query LIKE '%' || current_schema || '%'",
-        );
+        let process = db.source.run(async |session| {
+            let rows = session.look("SELECT pg_backend_pid()::text", &[]).await?;
+            Ok(rows[0].get::<_, String>(0))
+        });
+        let end = format!("SELECT pg_terminate_backend({})::text", process.unwrap());
+        let ended = db.texts(&end);
         assert!(!ended.is_empty());
     }
     let mut count = 0;

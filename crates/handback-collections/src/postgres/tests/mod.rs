@@ -4,6 +4,7 @@ mod config;
 mod faults;
 mod model;
 mod plans;
+mod read_only;
 mod schemas;
 mod support;
 mod types;
