@@ -2,9 +2,9 @@
 #![no_main]
 
 use bytes::Bytes;
-use handback_wire::json::Lexer;
-use handback_wire::marks::{self, MarkScan, PREFIX, UPSTREAM, Root};
 use handback_wire::controls;
+use handback_wire::json::Lexer;
+use handback_wire::marks::{self, MarkScan, PREFIX, Root, UPSTREAM};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -48,7 +48,11 @@ fn check(tree: &Value, is_error: bool, was_moved: bool) {
                 match (name.as_str(), value) {
                     ("_meta", Value::Object(meta)) => check_meta(meta, was_moved),
                     ("data", Value::Object(meta)) if is_error => check_meta(meta, was_moved),
-                    ("structuredContent" | "inputSchema" | "outputSchema" | "requestedSchema" | "input", _) => {}
+                    (
+                        "structuredContent" | "inputSchema" | "outputSchema" | "requestedSchema"
+                        | "input",
+                        _,
+                    ) => {}
                     (name, value) => check(value, name == "error", was_moved),
                 }
             }
@@ -70,9 +74,14 @@ fn check_shown(tree: &Value) {
         Value::Array(items) => items.iter().for_each(check_shown),
         Value::Object(members) => {
             for (name, value) in members {
-                if let (Some(text), "title" | "description" | "instructions") = (value.as_str(), name.as_str()) {
+                if let (Some(text), "title" | "description" | "instructions") =
+                    (value.as_str(), name.as_str())
+                {
                     let plain = text.replace("\r\n", "");
-                    assert!(plain.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{text:?}");
+                    assert!(
+                        plain.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'),
+                        "{text:?}"
+                    );
                 }
                 check_shown(value);
             }
