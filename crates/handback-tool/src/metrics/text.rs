@@ -60,12 +60,8 @@ impl Metrics {
             "handback_held_bytes" => Some(held.bytes),
             "handback_held_values" => Some(held.values),
             "handback_held_counted" => Some(u64::from(!held.has_more)),
-            "handback_subscriptions" => {
-                Some(self.subscriptions.get().map_or(0, |(count, _)| count.used()))
-            }
-            "handback_subscription_bytes" => {
-                Some(self.subscriptions.get().map_or(0, |(_, bytes)| bytes.used()))
-            }
+            "handback_subscriptions" => Some(self.subscribed().0),
+            "handback_subscription_bytes" => Some(self.subscribed().1),
             "handback_bounded_results_total" => one(&self.held_results),
             "handback_bounded_result_bytes_total" => one(&self.held_result_bytes),
             "handback_bounded_given_bytes_total" => one(&self.given_bytes),
@@ -86,6 +82,11 @@ impl Metrics {
             }
         };
         number.map_or(Ok(()), |number| text.sample(name, &[], number))
+    }
+
+    /// The number of subscriptions and their bytes.
+    fn subscribed(&self) -> (u64, u64) {
+        self.subscriptions.get().map_or((0, 0), |(count, bytes)| (count.used(), bytes.used()))
     }
 }
 
