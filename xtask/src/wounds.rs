@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{Counts, Finished, Shell};
+use crate::postgres::Cluster;
+use crate::process::{Counts, Finished, Shell, Variables};
 use crate::report::{Tally, print_header};
+use crate::test;
+use crate::tools::{Tool, Tools};
 
 /// The folder of the patches.
 const PATCHES: &str = "xtask/wounds";
@@ -42,19 +45,20 @@ pub(crate) fn run(shell: &Shell, names: &[&str]) -> Result<bool> {
     let wounds: Vec<Wound> =
         wounds.into_iter().filter(|it| names.is_empty() || names.contains(&&*it.name)).collect();
     let tree = checkout(shell)?;
+    // A test that skips because a service is missing would pass without its fix.
+    Tools::new(shell).ensure(Tool::Postgres).map_err(anyhow::Error::msg)?;
+    let postgres = Cluster::start(shell)?;
+    let variables = test::variables(Some(postgres.url().to_owned()), true);
+    let run = Run { shell, tree: &tree, variables };
     let mut tally = Tally::default();
     // First all tests with all fixes, so that they are built once.
     for wound in &wounds {
         print_header(&format!("{} with its fix", wound.name));
-        tally
-            .findings(&format!("wounds: {} with its fix", wound.name), closed(shell, &tree, wound));
+        tally.findings(&format!("wounds: {} with its fix", wound.name), run.closed(wound));
     }
     for wound in &wounds {
         print_header(&format!("{} without its fix", wound.name));
-        tally.findings(
-            &format!("wounds: {} without its fix", wound.name),
-            open(shell, &tree, wound),
-        );
+        tally.findings(&format!("wounds: {} without its fix", wound.name), run.open(wound));
     }
     tally.print_problems();
     println!();
@@ -119,38 +123,49 @@ fn git(shell: &Shell, tree: &Path, args: &[&str]) -> Result<String> {
     shell.read(shell.command("git").current_dir(tree).args(args))
 }
 
-/// Runs the test with the fix: it has to pass.
-fn closed(shell: &Shell, tree: &Path, wound: &Wound) -> Result<Vec<String>> {
-    let Finished { success, log, .. } = test(shell, tree, wound)?;
-    let Counts { passed, failed, .. } = Counts::of_cargo_test(&log);
-    if success && passed > 0 {
-        return Ok(Vec::new());
+/// What all tests of a run share.
+#[derive(Debug)]
+struct Run<'a> {
+    shell: &'a Shell,
+    tree: &'a Path,
+    variables: Variables,
+}
+
+impl Run<'_> {
+    /// Runs the test with the fix: it has to pass.
+    fn closed(&self, wound: &Wound) -> Result<Vec<String>> {
+        let Finished { success, log, .. } = self.test(wound)?;
+        let Counts { passed, failed, .. } = Counts::of_cargo_test(&log);
+        if success && passed > 0 {
+            return Ok(Vec::new());
+        }
+        Ok(vec![format!("{passed} passed and {failed} failed")])
     }
-    Ok(vec![format!("{passed} passed and {failed} failed")])
-}
 
-/// Runs the test without the fix: it has to build, and to fail.
-fn open(shell: &Shell, tree: &Path, wound: &Wound) -> Result<Vec<String>> {
-    let patch = wound.path.display().to_string();
-    git(shell, tree, &["apply", &patch])?;
-    let without = test(shell, tree, wound);
-    git(shell, tree, &["apply", "--reverse", &patch])?;
-    let without = without?;
-    let built = without.log.iter().any(|line| line.trim_start().starts_with("Running "));
-    Ok(match (built, without.success) {
-        (false, _) => vec!["the code does not build".to_owned()],
-        (true, true) => vec!["the test passes".to_owned()],
-        (true, false) => Vec::new(),
-    })
-}
+    /// Runs the test without the fix: it has to build, and to fail.
+    fn open(&self, wound: &Wound) -> Result<Vec<String>> {
+        let patch = wound.path.display().to_string();
+        git(self.shell, self.tree, &["apply", &patch])?;
+        let without = self.test(wound);
+        git(self.shell, self.tree, &["apply", "--reverse", &patch])?;
+        let without = without?;
+        let built = without.log.iter().any(|line| line.trim_start().starts_with("Running "));
+        Ok(match (built, without.success) {
+            (false, _) => vec!["the code does not build".to_owned()],
+            (true, true) => vec!["the test passes".to_owned()],
+            (true, false) => Vec::new(),
+        })
+    }
 
-fn test(shell: &Shell, tree: &Path, wound: &Wound) -> Result<Finished> {
-    let mut command = shell.command("bash");
-    let limits = format!("ulimit -v {ADDRESS_KIB}; exec timeout --kill-after=10 {SECONDS} \"$@\"");
-    command.args(["-c", &limits, "bash"]).arg(&shell.config.cargo).arg("test");
-    command.args(&wound.test).current_dir(tree);
-    command.env("CARGO_TARGET_DIR", shell.config.target_dir.join("wounds"));
-    shell.run(&mut command)
+    fn test(&self, wound: &Wound) -> Result<Finished> {
+        let mut command = self.shell.command("bash");
+        let limits =
+            format!("ulimit -v {ADDRESS_KIB}; exec timeout --kill-after=10 {SECONDS} \"$@\"");
+        command.args(["-c", &limits, "bash"]).arg(&self.shell.config.cargo).arg("test");
+        command.args(&wound.test).current_dir(self.tree).envs(&self.variables);
+        command.env("CARGO_TARGET_DIR", self.shell.config.target_dir.join("wounds"));
+        self.shell.run(&mut command)
+    }
 }
 
 #[cfg(test)]
