@@ -57,10 +57,14 @@ impl Tail {
         Arc::new(Self { lines: Mutex::default(), secrets, is_read: CancellationToken::new() })
     }
 
-    /// The stored lines in one, if there are any. Waits for the end of the output, within a limit: another
-    /// process may hold it open.
-    pub(super) async fn text(&self, limit: Duration) -> Option<String> {
+    /// Waits for the end of the output, within a limit: another process may hold it open.
+    pub(super) async fn finished(&self, limit: Duration) {
         let _ = timeout(limit, self.is_read.cancelled()).await;
+    }
+
+    /// The stored lines in one, if there are any, after the wait for the end of the output.
+    pub(super) async fn text(&self, limit: Duration) -> Option<String> {
+        self.finished(limit).await;
         let lines = self.lock();
         (!lines.is_empty()).then(|| lines.iter().cloned().collect::<Vec<_>>().join(" | "))
     }
