@@ -349,17 +349,21 @@ impl Gateway {
 
     async fn find_line(&self, talk: &Talk, which: usize) -> Result<Line, LineError> {
         if let Some(found) = self.0.eras.get(which) {
-            let was_known = found.known().is_some();
+            let known = found.known();
             let line = match self.speaks(which).await?.era {
                 Era::Modern => self.modern_line(which).await,
                 _ => self.bridge(&talk.caller, which).await,
             };
-            if !was_known || !matches!(line, Err(LineError::Era)) {
+            let Some(known) = known.filter(|_| matches!(line, Err(LineError::Era))) else {
                 return line;
-            }
+            };
             // It is another server than it was.
             found.forget();
-            return match self.speaks(which).await?.era {
+            let speaks = self.speaks(which).await.inspect_err(|_| {
+                // It does not start now. Connections that are open go on in the era that they have.
+                found.learn(known);
+            })?;
+            return match speaks.era {
                 Era::Modern => self.modern_line(which).await,
                 _ => self.bridge(&talk.caller, which).await,
             };

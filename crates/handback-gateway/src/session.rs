@@ -521,7 +521,8 @@ impl Drop for Listed {
 /// goes on to come about.
 async fn opened_soon(gateway: &Gateway, slot: &Arc<Slot>) -> Result<Line, LineError> {
     if gateway.own() <= 1 {
-        return slot.line().await;
+        // A program for this client alone ends with it. Others may wait for one that is shared.
+        return if slot.is_shared() { opened(slot).await } else { slot.line().await };
     }
     let late = |_| Err(LineError::TimedOut);
     tokio::time::timeout(TOGETHER_TIME, opened(slot)).await.unwrap_or_else(late)

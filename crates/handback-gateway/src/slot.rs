@@ -251,6 +251,11 @@ impl Slot {
         matches!(&self.source, Source::Upstream(spec, ..) if spec.is_program())
     }
 
+    /// Whether the line is for several callers.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.account.is_none()
+    }
+
     /// A place for one more who waits for the line, if there is one.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()

@@ -255,7 +255,8 @@ impl Line {
                 Way::Http(Http::new(spec, (url, headers), era, spontaneous, ending)?)
             }
         };
-        if let Opening::Bridged { .. } = opening {
+        let is_bridged = matches!(opening, Opening::Bridged { .. });
+        if is_bridged {
             way.ears().only_in_calls();
         }
         let limit = spec.start.total;
@@ -266,6 +267,8 @@ impl Line {
                 Way::Stdio(stdio),
             ) => match stdio.begin(initialize, limit).await {
                 Ok(hello) => Some(hello),
+                // Its era was known: a program that refuses the handshake is another one than before.
+                Err(LineError::Protocol(_)) if is_bridged => return Err(LineError::Era),
                 Err(why) => return Err(start::cause(stdio, spec, why).await),
             },
             (Opening::Legacy { initialize } | Opening::Bridged { initialize }, Way::Http(http)) => {
@@ -296,7 +299,7 @@ impl Line {
                 Ok((era, hello)) => {
                     return Self::begun(spec, (Way::Stdio(stdio), era), Some(hello), ending);
                 }
-                Err(failed) if failed.is_of_order && may_restart => {
+                Err(failed) if failed.is_of_order && may_restart && !ending.is_over() => {
                     tracing::info!(upstream = %spec.name, why = %failed.why, "it is started again");
                     (order, may_restart) = (Order::Initialize, false);
                 }
@@ -514,7 +517,45 @@ const UNSUPPORTED_VERSION: i64 = -32022;
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::LineError::Refused;
+    use super::*;
+    use crate::upstream::{StartLimits, StderrUse};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_program_is_not_started_again_once_the_end_has_begun() {
+        let file = std::env::temp_dir().join(format!("handback-starts-{}", std::process::id()));
+        let script = format!("echo started >> {}; exec cat > /dev/null", file.display());
+        let (program, args) = ("sh".to_owned(), vec!["-c".to_owned(), script]);
+        let spec = Spec {
+            name: "peer".to_owned(),
+            place: Place::Command { program, args, env: Vec::new() },
+            time_limit: OWN_TIME_LIMIT,
+            start: StartLimits::default(),
+            stderr: StderrUse::Logged,
+            answer_bytes_max: 1 << 20,
+            memory_bytes_max: 1 << 16,
+            spool: std::env::temp_dir(),
+            is_shared: false,
+            withheld: Vec::new(),
+            passes_marks: false,
+        };
+        let (ending, initialize) = (Ending::default(), Bytes::from_static(b"{}"));
+        let (spontaneous, _heard) = mpsc::channel(1);
+        let order = (Order::Discover(OWN_TIME_LIMIT), true);
+        let opened = Line::open_either(&spec, &initialize, order, spontaneous, (&ending, None));
+        let ended = async {
+            while !file.exists() {
+                sleep(Duration::from_millis(5)).await;
+            }
+            ending.end(std::future::pending()).await;
+        };
+        let (opened, ()) = tokio::join!(opened, ended);
+        assert!(opened.is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "started\n");
+        std::fs::remove_file(file).unwrap();
+    }
 
     #[test]
     fn who_broke_down_may_have_done_it() {

@@ -1,5 +1,6 @@
 //! Standard error of programs: logged or passed on, and its end stored for errors.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,7 +40,8 @@ const REPLACED: &str = "…";
 #[derive(Debug)]
 pub(super) struct Tail {
     lines: Mutex<VecDeque<String>>,
-    /// Values of its configured environment, which errors and logs do not show.
+    /// Values of its configured environment, which errors and logs do not show. The longest is first: a
+    /// value may have another one in it.
     secrets: Vec<String>,
     is_read: CancellationToken,
 }
@@ -47,16 +49,22 @@ pub(super) struct Tail {
 impl Tail {
     /// The tail of a program with this configured environment.
     pub(super) fn new(env: &[(String, String)]) -> Arc<Self> {
-        let lines = env.iter().flat_map(|(_, value)| value.lines());
+        let lines = env.iter().flat_map(|(_, value)| value.lines().map(str::trim));
         let is_secret = |line: &&str| line.chars().count() >= SECRET_CHARS_MIN;
-        let secrets = lines.filter(is_secret).map(str::to_owned).collect();
+        // Lines are searched after their control characters were replaced.
+        let mut secrets: Vec<String> = lines.filter(is_secret).map(plain).collect();
+        secrets.sort_by_key(|secret| Reverse(secret.len()));
         Arc::new(Self { lines: Mutex::default(), secrets, is_read: CancellationToken::new() })
     }
 
-    /// The stored lines in one, if there are any. Waits for the end of the output, within a limit: another
-    /// process may hold it open.
-    pub(super) async fn text(&self, limit: Duration) -> Option<String> {
+    /// Waits for the end of the output, within a limit: another process may hold it open.
+    pub(super) async fn finished(&self, limit: Duration) {
         let _ = timeout(limit, self.is_read.cancelled()).await;
+    }
+
+    /// The stored lines in one, if there are any, after the wait for the end of the output.
+    pub(super) async fn text(&self, limit: Duration) -> Option<String> {
+        self.finished(limit).await;
         let lines = self.lock();
         (!lines.is_empty()).then(|| lines.iter().cloned().collect::<Vec<_>>().join(" | "))
     }
@@ -206,7 +214,16 @@ mod tests {
         let env = [("KEY", "sk-0123456789"), ("DEBUG", "1")];
         let told = tail_of(&env, b"1: bad key sk-0123456789!\n").await.unwrap();
         assert_eq!(told, "1: bad key …!");
+        // Nor the rest of a value that has another one in it.
+        let url = "postgres://postgres:hunter2@db/x";
+        let env = [("PGUSER", "postgres"), ("DATABASE_URL", url)];
+        let told = tail_of(&env, format!("no route to {url}\n").as_bytes()).await.unwrap();
+        assert_eq!(told, "no route to …");
+        let env = [("KEY", "sk-01\t23456789 ")];
+        let told = tail_of(&env, b"bad key sk-01\t23456789\n").await.unwrap();
+        assert_eq!(told, "bad key …");
         // Nor a part of a value at the cut of a long line.
+        let env = [("KEY", "sk-0123456789")];
         let line = format!("{}sk-0123456789\n", "x".repeat(LINE_BYTES_MAX - 5));
         assert!(!tail_of(&env, line.as_bytes()).await.unwrap().contains("sk-0"));
     }

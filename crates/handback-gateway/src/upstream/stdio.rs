@@ -123,11 +123,13 @@ impl Stdio {
         let (name, child, hurry) = (spec.name.clone(), started.child, ending.hurry());
         let watched = child::watch(name, child, closing.clone(), hurry);
         let (closing_too, closed_too) = (closing.clone(), closed.clone());
-        let lasting = ending.lasting();
+        let (lasting, of_end) = (ending.lasting(), Arc::clone(&tail));
         tokio::spawn(async move {
             reader.run(started.stdout, watched, closing_too).await;
             child::end_rest(group).await;
             closed_too.cancel();
+            // What it wrote last is passed on before this process ends.
+            of_end.finished(LAST_WORDS).await;
             drop((lasting, charge));
         });
         let is_probing = Arc::default();

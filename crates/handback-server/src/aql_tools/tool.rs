@@ -309,6 +309,7 @@ impl Look {
     fn at(self, endpoint: Endpoint, ask: Ask) -> Seen {
         let own = self.belongings();
         if let Ask::Request(request) = &ask
+            && matches!(endpoint, Endpoint::Read | Endpoint::Single)
             && let Some(shown) = Shown::by_request(&own, request)
         {
             return Seen::Ended { outcome: Ok(shown.result()), refused: None };

@@ -66,6 +66,15 @@ pub(super) struct ShownBlocks {
     pub(super) media_bytes: u64,
 }
 
+impl ShownBlocks {
+    /// The number of the first media block that is not shown.
+    pub(super) fn first_hidden(&self, media: &Found) -> Option<u64> {
+        let mut shown = self.ranges.iter().skip(usize::from(self.first > 0));
+        let mut later = media.blocks.iter().filter(|block| block.number >= self.first);
+        later.find(|block| shown.next() != Some(&block.block)).map(|block| block.number)
+    }
+}
+
 impl BlockRow {
     /// The first blocks that fit, and the media blocks behind them that fit as well.
     pub(super) fn within(&self, room: usize) -> ShownBlocks {

@@ -326,9 +326,17 @@ impl Job<'_> {
         parts: &[Part],
     ) -> Result<(Vec<u8>, usize), CollectionError> {
         let blocks = self.shape.block_count;
+        let is_all_media = blocks > 0 && self.media.count == blocks;
         let lines = parts.iter().zip(units).zip(&pieces.all);
         let lines: Vec<_> = lines
-            .map(|((part, unit), piece)| Line { part, unit, remark: &piece.remark, blocks })
+            .map(|((part, unit), piece)| Line {
+                part,
+                unit,
+                remark: &piece.remark,
+                blocks,
+                is_all_media,
+                hidden: piece.blocks.as_ref().and_then(|shown| shown.first_hidden(self.media)),
+            })
             .collect();
         let facts = Facts {
             lines: &lines,

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use handback_page::aql::Operation;
+use handback_token::Handle;
 
 use super::keep::TEXT;
 use super::part::{Part, Time};
@@ -33,6 +34,10 @@ pub(super) struct Line<'a> {
     pub(super) remark: &'a Remark,
     /// How many blocks the result has.
     pub(super) blocks: u64,
+    /// True if each of them is a media block.
+    pub(super) is_all_media: bool,
+    /// The number of the first media block that is not shown, where blocks are held together.
+    pub(super) hidden: Option<u64>,
 }
 
 /// The facts of a notice.
@@ -76,30 +81,40 @@ pub(super) fn write(facts: &Facts<'_>) -> String {
              marked as an error. The call was made; do not repeat it.\n",
         );
     }
-    if let Some(line) = facts.lines.iter().find(|line| !is_media(line)) {
+    if let Some(line) = facts.lines.iter().find(|line| !has_no_words(line)) {
         read_on(facts, line.part, &mut out);
     }
-    if let Some(line) = facts.lines.iter().find(|line| is_media(line)) {
-        show_media(facts, line.part, &mut out);
+    let media = |line: &Line<'_>| Some((media_id(line)?, line.part.handle));
+    if let Some((id, handle)) = facts.lines.iter().find_map(media) {
+        show_media(facts, handle, id, &mut out);
     }
     out
 }
 
-/// True if a part is a media block: it has no words to search for.
+/// True if a part is media and nothing else: it has no words to search for.
+fn has_no_words(line: &Line<'_>) -> bool {
+    is_media(line) || (line.is_all_media && line.hidden.is_some())
+}
+
+/// The `id` of a media block in a part, if there is one that is not shown.
+fn media_id(line: &Line<'_>) -> Option<u64> {
+    if is_media(line) { Some(0) } else { line.hidden }
+}
+
+/// True if a part is a media block.
 fn is_media(line: &Line<'_>) -> bool {
     matches!(line.unit.what, What::Media { .. })
 }
 
 /// The request that shows a media block.
-fn show_media(facts: &Facts<'_>, part: &Part, out: &mut String) {
+fn show_media(facts: &Facts<'_>, handle: Handle, id: u64, out: &mut String) {
     let gap = if out.ends_with('\n') { "" } else { "\n" };
     let _ = write!(
         out,
         "{gap}To see one of the images or other media, call tool {}: {{\"operation\":\"{}\",\
-         \"element_type\":\"{}\",\"params\":{{\"id\":0}}}}.",
+         \"element_type\":\"{handle}\",\"params\":{{\"id\":{id}}}}}.",
         facts.reading.tool,
         Operation::GetElement.name(),
-        part.handle,
     );
 }
 
@@ -110,7 +125,7 @@ fn read_on(facts: &Facts<'_>, part: &Part, out: &mut String) {
     let paging = if offsets { "offset, limit" } else { "first, after" };
     let is_text = |line: &Line<'_>| line.part.kind == TEXT;
     let texts = facts.lines.iter().filter(|line| is_text(line)).count();
-    let others = facts.lines.iter().filter(|line| !is_media(line)).count();
+    let others = facts.lines.iter().filter(|line| !has_no_words(line)).count();
     let ids = match texts {
         0 => "item number from 0",
         all if all == others => "line number from 1",

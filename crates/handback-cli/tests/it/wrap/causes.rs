@@ -32,7 +32,7 @@ fn first_error(sandbox: &Sandbox, command: Command, era: Era) -> (String, Option
 
 /// Waits until a file has this text; gives all of it.
 #[track_caller]
-fn until_written(path: &std::path::Path, wanted: &str) -> String {
+pub(super) fn until_written(path: &std::path::Path, wanted: &str) -> String {
     let until = Instant::now() + LONG;
     loop {
         let text = String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
@@ -53,6 +53,16 @@ fn wound_b3_stderr_of_a_wrapped_server_is_passed_on_to_the_byte() {
     let written = fs::read(world.sandbox.path(ERRORS)).unwrap();
     let sent = b"\xff\x00\x1b[31mred\r\n\n  no end of the line";
     assert!(written.windows(sent.len()).any(|bytes| bytes == sent), "{written:?}");
+}
+
+#[test]
+fn wound_b3_stderr_is_passed_on_to_its_end() {
+    let world = Starting::patient();
+    let mut client = world.client(Era::Older, &[], "both lingers").greeted();
+    assert!(text(&client.call("greet", &json!({}))).starts_with("greet"));
+    assert!(client.close().success());
+    let written = fs::read_to_string(world.sandbox.path(ERRORS)).unwrap();
+    assert!(written.contains("after the end\n"), "{written}");
 }
 
 #[test]
@@ -102,14 +112,14 @@ fn wound_b3_a_wrapped_server_that_came_up_ends_well_whatever_became_of_it() {
 }
 
 /// A gateway that writes its log to a file, and the file.
-fn serving(sandbox: &Sandbox, config: &str) -> (Server, std::path::PathBuf) {
+pub(super) fn serving(sandbox: &Sandbox, config: &str) -> (Server, std::path::PathBuf) {
     let (data, log) = (sandbox.path("data"), sandbox.path("log"));
     fs::create_dir_all(&data).unwrap();
     fs::write(data.join("handback.toml"), config).unwrap();
     (Server::start_telling(sandbox, &data, &log), log)
 }
 
-fn quoted(words: &[String]) -> String {
+pub(super) fn quoted(words: &[String]) -> String {
     let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
     format!("[{}]", words.join(","))
 }

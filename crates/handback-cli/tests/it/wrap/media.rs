@@ -100,6 +100,9 @@ fn wound_b1_media_over_its_budget_is_a_link_and_comes_back_as_a_block() {
         assert_eq!((blocks.len(), &blocks[1]), (2, &image(600_000)));
         let told: Value = serde_json::from_str(text(&shown)).unwrap();
         assert_eq!((&told["success"], &told["data"]["type"]), (&json!(true), &json!("image")));
+        // The tool for new values gives none.
+        let refused = client.call("mcp_aql_create", &get(handle, 0));
+        assert_eq!(refused["isError"], true, "{era:?}");
         // No other operation gives base64 as a text.
         for request in [
             json!({"operation": "list_elements", "element_type": handle}),

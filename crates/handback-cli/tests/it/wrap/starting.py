@@ -8,11 +8,13 @@ refuses requests of the other one then. `gated`, it reads nothing as long as the
 `silent`, it does not answer `server/discover`; `refuses:CODE`, it answers that with this error;
 `dies`, it ends over any request before `initialize`; `mutters:COUNT`, it writes so many lines to its standard
 error first; `secret`, and the value of its variable SHOP_KEY; `bytes`, or bytes that are no text; `ends:STATUS`,
-and ends with this status.
+and ends with this status; `lingers`, a program of its own session writes a line to standard error after its
+end. With a file `record.newer`, it speaks the newer era only and refuses `initialize` as one without envelope.
 """
 
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -21,6 +23,9 @@ GATE = RECORD + ".gate"
 VERSION = "io.modelcontextprotocol/protocolVersion"
 TOOLS = [{"name": name, "description": name, "inputSchema": {"type": "object"}} for name in ("greet", "die", "late")]
 IS_GREETED = []
+IS_UPDATED = os.path.exists(RECORD + ".newer")
+if IS_UPDATED:
+    WORDS = ["newest"]
 
 
 def value(name):
@@ -44,7 +49,7 @@ def refused(code):
 def answer(method, params, is_newer):
     if method == "initialize":
         if "newest" in WORDS:
-            return refused(-32601)
+            return refused(-32602 if IS_UPDATED else -32601)
         IS_GREETED.append(True)
         capabilities = {"tools": {"listChanged": True}, "logging": {}}
         info = {"name": "starting", "version": "1"}
@@ -97,3 +102,6 @@ for line in sys.stdin:
     reply = answer(method, params, is_newer)
     if reply is not None:
         say({"id": message["id"], **reply})
+if "lingers" in WORDS:
+    command = ["sh", "-c", "sleep 0.4; echo after the end >&2"]
+    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)

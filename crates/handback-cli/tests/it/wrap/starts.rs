@@ -1,12 +1,17 @@
 //! Servers that start slowly, or answer the first requests in their own way.
 
 use std::fs;
+use std::io::Write as _;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::callers::answer;
+use super::causes::{quoted, serving, until_written};
 use super::{ERAS, text};
 use crate::mcp_client::{Client, Era};
+use crate::streams::server::request;
 use crate::support::Sandbox;
 
 /// A server that starts as its words say.
@@ -152,6 +157,50 @@ fn wound_b2_a_server_that_dies_over_an_unknown_request_gets_initialize_first() {
     assert_eq!(world.recorded("start").len(), 3);
     assert_eq!(world.recorded("got server/discover").len(), 1);
     assert!(client.close().success());
+}
+
+#[test]
+fn wound_b2_a_remembered_era_is_found_anew_after_an_update() {
+    let world = Starting::new();
+    let mut client = world.client(Era::Newest, &[], "older");
+    check_works(&mut client, "before");
+    // The next process refuses `initialize`, and not as an unknown method.
+    world.sandbox.write("record.newer", "");
+    client.call("die", &json!({}));
+    check_works(&mut client, "after");
+    assert_eq!(world.recorded("got tools/call").last().unwrap(), "got tools/call envelope");
+    assert!(client.close().success());
+}
+
+#[test]
+fn wound_b2_a_shared_server_goes_on_to_start_when_its_first_client_hangs_up() {
+    let world = Starting::new();
+    world.close_gate();
+    let command = quoted(&world.words("older gated"));
+    let config = format!("demo = false\n[upstreams.slow]\ncommand = {command}\nshared = true\n");
+    let (server, _) = serving(&world.sandbox, &config);
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()});
+    let accept = ("accept", "application/json, text/event-stream");
+    let headers = [("content-type", "application/json"), accept];
+    let bytes = request(server.address, "POST /mcp", &headers, message.to_string().as_bytes());
+    let begin = || {
+        let mut stream = server.connect();
+        stream.write_all(&bytes).unwrap();
+        stream
+    };
+    let first = begin();
+    until_written(&world.sandbox.path("record"), "start");
+    drop(first);
+    let second = begin();
+    for _ in 0..100 {
+        assert_eq!(world.recorded("start").len(), 1);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    world.open_gate();
+    let answer = answer(second);
+    assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
+    assert_eq!(world.recorded("start").len(), 1);
+    assert_eq!(server.stop(), 0);
 }
 
 #[test]

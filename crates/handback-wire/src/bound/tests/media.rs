@@ -88,6 +88,26 @@ fn wound_b1_images_stay_in_their_order_while_there_is_room() {
     let blocks: Vec<_> = (0..100).map(|_| image(&"A".repeat(1_000))).collect();
     let outcome = cut_media(&json!({"content": blocks}), BUDGET, 24_000);
     assert_eq!((outcome.part().shown, outcome.part().total), (23, 100));
+    let notice = outcome.notice();
+    assert!(notice.contains(r#""params":{"id":23}"#), "{notice}");
+    assert!(!notice.contains("search_elements"), "{notice}");
+}
+
+#[test]
+fn wound_b1_a_notice_of_many_blocks_says_how_to_see_a_picture() {
+    // The second picture is too large, and so are more than can be replaced one by one.
+    let sizes = [1_000, 9_000].into_iter().chain([9_000; 20]);
+    let images = sizes.map(|size| image(&"A".repeat(size * 4)));
+    let blocks: Vec<_> = images.chain([text("The end.")]).collect();
+    let outcome = cut_media(&json!({"content": blocks}), BUDGET, 24_000);
+    let notice = outcome.notice();
+    let request = format!(
+        r#"{{"operation":"get_element","element_type":"{}","params":{{"id":1}}}}"#,
+        outcome.part().handle
+    );
+    assert!(notice.contains(&request), "{notice}");
+    // There is a text as well.
+    assert!(notice.contains("search_elements"), "{notice}");
 }
 
 #[test]
