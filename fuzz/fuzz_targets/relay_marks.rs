@@ -53,6 +53,10 @@ fn check(tree: &Value, is_error: bool, was_moved: bool) {
                         | "input",
                         _,
                     ) => {}
+                    // The names of requests are the upstream's.
+                    ("inputRequests", Value::Object(requests)) => {
+                        requests.values().for_each(|request| check(request, false, was_moved));
+                    }
                     (name, value) => check(value, name == "error", was_moved),
                 }
             }

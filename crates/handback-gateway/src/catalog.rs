@@ -17,6 +17,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use handback_mcp::wire::Object;
 use handback_tool::{Kind, ToolClass, is_relayed_name, relayed_name, relayed_rest};
+use handback_wire::schema::SCHEMA_BYTES_MAX;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Mutex, watch};
@@ -35,6 +36,9 @@ pub(crate) use crate::upstream::OWN;
 
 /// Items of one list of one upstream that are looked at, at most.
 pub(crate) const ITEMS_MAX: usize = 10_000;
+
+/// Bytes of the annotations of a tool that are read. Those of published servers have some hundred.
+const ANNOTATIONS_BYTES_MAX: usize = 64 << 10;
 
 /// How long what upstreams have is taken to be as it was. After that it is looked at anew, beside the
 /// question that finds it old.
@@ -651,9 +655,16 @@ impl Catalog {
 impl Tool {
     fn read(which: usize, name: String, item: &Bytes) -> Self {
         let (input, output) = (ToolSchema::input(item), ToolSchema::output(item));
-        let item: Value = serde_json::from_slice(item).unwrap_or_default();
+        let raw = serde_json::from_slice::<&RawValue>(item).ok();
+        let members = raw.and_then(|raw| Object::read(raw).ok()).unwrap_or_default();
+        // A tree may take a hundred times the bytes of its text.
+        let part = |name: &str, bytes_max: usize| {
+            let json = members.get(name).filter(|json| json.len() <= bytes_max)?;
+            serde_json::from_str::<Value>(json).ok()
+        };
+        let annotations = part("annotations", ANNOTATIONS_BYTES_MAX);
         let hint = |hint: &str| {
-            item.get("annotations").and_then(|all| all.get(hint)) == Some(&Value::Bool(true))
+            annotations.as_ref().and_then(|all| all.get(hint)) == Some(&Value::Bool(true))
         };
         let class = if hint("readOnlyHint") {
             ToolClass::ReadOnly
@@ -662,7 +673,8 @@ impl Tool {
         } else {
             ToolClass::Unknown
         };
-        let mirrored = Arc::new(Mirrored::read(item.get("inputSchema")));
+        let mirrored = Mirrored::read(part("inputSchema", SCHEMA_BYTES_MAX).as_ref());
+        let mirrored = Arc::new(mirrored);
         Self { which, name, class, input, output, mirrored }
     }
 }
@@ -719,6 +731,24 @@ mod tests {
             assert_eq!(found(unknown), None, "{unknown}");
         }
         assert!(catalog.tool_of(0, "up__pay").is_none(), "it has none of that name");
+    }
+
+    #[test]
+    fn wound_a1_listing_makes_no_tree_of_a_large_definition() {
+        let read = |annotations: Value, schema: Value| {
+            let item = serde_json::json!({"annotations": annotations, "inputSchema": schema});
+            Tool::read(0, "t".to_owned(), &Bytes::from(item.to_string()))
+        };
+        let hints = |fill: usize| serde_json::json!({"readOnlyHint": true, "x": "x".repeat(fill)});
+        let schema = |fill: usize| {
+            let argument = serde_json::json!({"x-mcp-header": "A", "x": "x".repeat(fill)});
+            serde_json::json!({"properties": {"a": argument}})
+        };
+        let headers = |tool: &Tool| tool.mirrored.headers(Some(r#"{"a":"1"}"#)).unwrap().len();
+        let small = read(hints(0), schema(0));
+        assert_eq!((small.class, headers(&small)), (ToolClass::ReadOnly, 1));
+        let large = read(hints(ANNOTATIONS_BYTES_MAX), schema(SCHEMA_BYTES_MAX));
+        assert_eq!((large.class, headers(&large)), (ToolClass::Unknown, 0));
     }
 
     #[test]

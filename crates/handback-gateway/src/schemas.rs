@@ -22,11 +22,18 @@ const SCHEMAS_MAX: usize = 32;
 /// Time to wait for a schema to be read: a large one takes some 20 ms.
 const READ_TIME: Duration = Duration::from_secs(2);
 
-/// Schemas that are read or checked with at a time.
+/// Schemas that are checked with at a time.
 const JOBS_MAX: usize = 8;
 
 /// The same for one upstream: another one always has a thread.
 const JOBS_OF_UPSTREAM_MAX: usize = 4;
+
+/// Schemas that are read at a time. Checks have threads of their own: a check may take as long as a large
+/// result is written, and [`READ_TIME`] is for readings alone.
+const READINGS_MAX: usize = 4;
+
+/// The same for one upstream.
+const READINGS_OF_UPSTREAM_MAX: usize = 2;
 
 /// Characters of a tool's name in the log.
 const LOGGED_CHARS_MAX: usize = 128;
@@ -54,9 +61,6 @@ impl ToolSchema {
         if self.item.is_empty() {
             return Ok(None);
         }
-        if self.item.len() > SCHEMA_BYTES_MAX {
-            return Err(Unusable::TooLarge);
-        }
         let item: Value = serde_json::from_slice(&self.item).map_err(|_| Unusable::Malformed)?;
         match item.get(self.member) {
             None | Some(Value::Null) => Ok(None),
@@ -77,6 +81,7 @@ type ReadSchema = Result<Option<Arc<ForeignSchema>>, Unusable>;
 pub(crate) struct Schemas {
     known: Mutex<Kept<ToolSchema, ReadSchema>>,
     jobs: Places,
+    readings: Places,
     /// Readings so far.
     read: AtomicU64,
     logged: LoggedFaults,
@@ -87,6 +92,7 @@ impl Default for Schemas {
         Self {
             known: Mutex::new(Kept::new(SCHEMAS_MAX)),
             jobs: Places::new(JOBS_MAX, JOBS_OF_UPSTREAM_MAX),
+            readings: Places::new(READINGS_MAX, READINGS_OF_UPSTREAM_MAX),
             read: AtomicU64::new(0),
             logged: LoggedFaults::default(),
         }
@@ -116,13 +122,17 @@ impl Schemas {
 
     /// Reads a schema, unless that was done before.
     async fn found(&self, upstream: &str, schema: &ToolSchema) -> ReadSchema {
+        // It is not remembered: the memory is for small ones, and finding it there reads all of it.
+        if schema.item.len() > SCHEMA_BYTES_MAX {
+            return Err(Unusable::TooLarge);
+        }
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = known().get(schema);
         if let Some(before) = before {
             return before;
         }
         let reading = async {
-            let job = self.jobs.take(upstream.to_owned()).await;
+            let place = self.readings.take(upstream.to_owned()).await;
             // Another call may have read it meanwhile.
             let before = known().get(schema);
             if let Some(before) = before {
@@ -133,7 +143,7 @@ impl Schemas {
             self.read.fetch_add(1, Ordering::Relaxed);
             let read = tokio::task::spawn_blocking(move || {
                 let read = schema.read(&flag);
-                drop(job);
+                drop(place);
                 read
             });
             // An engine that panics is a fault of the schema.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `_meta` of a message, a block, an item of a list, and of everything else in a message | yes |
 //! | `data` of an error object, where Handback marks errors | yes |
+//! | `_meta` of a request in `inputRequests`, under any name | yes |
 //! | `_meta` inside of `structuredContent`, of a schema or of the input of a tool | no, these are data |
 //! | `_meta` inside of a `_meta` | no, the outer one is moved with all that it has |
 //!
@@ -34,6 +35,9 @@ pub const MARKS_MAX: usize = 10_000;
 /// Bytes of a name that are read, as they are written: the names that matter are shorter, even with an
 /// escape for every letter.
 const NAME_BYTES_MAX: usize = 128;
+
+/// The member with requests under names that the upstream chooses. None of these names is the protocol's.
+const REQUESTS: &[u8] = b"inputRequests";
 
 /// Values with these names are data of a tool, and no part of the protocol.
 const DATA: [&str; 5] =
@@ -144,6 +148,7 @@ pub struct MarkScan {
 enum Inside {
     Plain,
     Error,
+    Requests,
     Data,
 }
 
@@ -153,6 +158,7 @@ enum Named {
     Meta,
     Error,
     ErrorData,
+    Requests,
     Data,
     Other,
 }
@@ -274,6 +280,7 @@ impl MarkScan {
             // A root that is an array has no members.
             _ if self.open.is_empty() => self.root,
             (_, Named::Error) if token == Token::Object => Inside::Error,
+            (_, Named::Requests) if token == Token::Object => Inside::Requests,
             _ => Inside::Plain,
         };
         self.open.push(inside);
@@ -302,12 +309,13 @@ impl MarkScan {
             return;
         }
         let inside = self.inside();
-        if inside == Inside::Data || !name.ends_with(b"\"") {
+        if matches!(inside, Inside::Data | Inside::Requests) || !name.ends_with(b"\"") {
             return;
         }
         self.named = match decoded(name).as_slice() {
             b"_meta" => Named::Meta,
             b"error" => Named::Error,
+            REQUESTS => Named::Requests,
             b"data" if inside == Inside::Error => Named::ErrorData,
             name if DATA.iter().any(|known| known.as_bytes() == name) => Named::Data,
             _ => Named::Other,
@@ -431,6 +439,18 @@ mod tests {
             r#"{"taskId":"t","error":{"code":1,"data":{"dev.handback/replayed":true}}}"#,
             r#"{"taskId":"t","error":{"code":1,"data":{"dev.handback/upstream":{"dev.handback/replayed":true}}}}"#,
         );
+        // The names of requests are the upstream's, and none hides a request.
+        for name in ["q", "input", "structuredContent", "requestedSchema", "error", "_meta"] {
+            let request = |meta: &str| {
+                format!(
+                    r#"{{"inputRequests":{{"{name}":{{"method":"m","params":{{"input":{{"_meta":{{"dev.handback/x":1}}}},"_meta":{meta}}}}}}}}}"#
+                )
+            };
+            message(
+                &request(r#"{"dev.handback/x":1}"#),
+                &request(r#"{"dev.handback/upstream":{"dev.handback/x":1}}"#),
+            );
+        }
         let long = format!("dev.handback/{}", "x".repeat(2 * NAME_BYTES_MAX));
         message(
             &format!(r#"{{"_meta":{{"{long}":1}}}}"#),

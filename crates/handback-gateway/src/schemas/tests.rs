@@ -80,12 +80,35 @@ async fn wound_a1_one_upstream_leaves_threads_for_another() {
 async fn wound_a1_a_call_does_not_wait_for_a_schema_for_ever() {
     let schemas = Arc::new(Schemas::default());
     let mut taken = Vec::new();
-    for _ in 0..JOBS_OF_UPSTREAM_MAX {
-        taken.push(schemas.job("up").await);
+    for _ in 0..READINGS_OF_UPSTREAM_MAX {
+        taken.push(schemas.readings.take("up".to_owned()).await);
     }
     let schema = tool(json!({}));
     assert!(!checking(&schemas, &schema).await.unwrap().is_usable());
     drop(taken);
     tokio::time::resume();
     assert!(checking(&schemas, &schema).await.unwrap().is_usable(), "it is not remembered");
+}
+
+#[tokio::test]
+async fn wound_a1_a_schema_is_read_while_checks_take_their_time() {
+    let schemas = Arc::new(Schemas::default());
+    let mut taken = Vec::new();
+    for _ in 0..JOBS_OF_UPSTREAM_MAX {
+        taken.push(schemas.job("up").await);
+    }
+    assert!(checking(&schemas, &tool(json!({}))).await.unwrap().is_usable());
+}
+
+#[tokio::test]
+async fn wound_a1_a_tool_that_is_too_large_is_not_remembered() {
+    let schemas = Arc::new(Schemas::default());
+    let small = tool(json!({}));
+    checking(&schemas, &small).await.unwrap();
+    for count in 0..SCHEMAS_MAX {
+        let large = tool(json!({"description": "x".repeat(SCHEMA_BYTES_MAX + count)}));
+        assert!(!checking(&schemas, &large).await.unwrap().is_usable());
+    }
+    checking(&schemas, &small).await.unwrap();
+    assert_eq!(schemas.read_count(), 1);
 }

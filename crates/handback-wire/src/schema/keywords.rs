@@ -29,9 +29,10 @@ impl<'v> Reader<'v, '_> {
             self.references(schema, resource, &mut out)?;
             return Ok((out, false));
         }
+        self.count_listed(schema)?;
         assertions(schema, draft, &mut out)?;
         if let Some(pattern) = schema.get("pattern") {
-            out.push(Keyword::Pattern(self.patterns.get(text(pattern)?)?));
+            out.push(Keyword::Pattern(self.pattern(text(pattern)?)?));
         }
         self.children(schema, draft, resource, &mut out)?;
         self.combinations(schema, draft, resource, &mut out)?;
@@ -88,7 +89,7 @@ impl<'v> Reader<'v, '_> {
         }
         let mut patterns = Vec::new();
         for (pattern, value) in members(schema.get("patternProperties"))? {
-            patterns.push((self.patterns.get(pattern)?, self.schema(value, of)?));
+            patterns.push((self.pattern(pattern)?, self.schema(value, of)?));
         }
         let other = self.optional(schema, "additionalProperties", draft, of)?;
         if !named.is_empty() || !patterns.is_empty() || other.is_some() {

@@ -18,8 +18,8 @@
 //! - **Annotations.** `format` and `content…` are not checked.
 //! - **Patterns** run in linear time. A pattern with look-around or a backreference is read, but a text
 //!   that reaches it cannot be checked.
-//! - **Bounds.** [`SCHEMA_BYTES_MAX`], [`SUBSCHEMAS_MAX`], [`PATTERNS_MAX`] and the memory of patterns
-//!   when reading; [`CHECK_STEPS_MAX`] and [`NESTED_CHECKS_MAX`] when checking. A flag ends both early.
+//! - **Bounds.** [`SCHEMA_BYTES_MAX`], [`SUBSCHEMAS_MAX`], [`LISTED_OBJECTS_MAX`], [`PATTERNS_MAX`] and
+//!   the time and memory of patterns when reading; [`CHECK_STEPS_MAX`] and [`NESTED_CHECKS_MAX`] when checking. A flag ends both early.
 //!
 //! Rejected: an estimate before a general validator. Its work depends on dynamic scopes, on caches by
 //! location and on rounds of deferred references, so a bound would hold for one version of it only.
@@ -42,7 +42,7 @@ mod values;
 pub use error::Unusable;
 pub use misfit::Misfit;
 pub use patterns::PATTERNS_MAX;
-pub use read::{SCHEMA_BYTES_MAX, SUBSCHEMAS_MAX};
+pub use read::{LISTED_OBJECTS_MAX, SCHEMA_BYTES_MAX, SUBSCHEMAS_MAX};
 pub use steps::NESTED_CHECKS_MAX;
 pub use table::ForeignSchema;
 pub use validator::{BoundedValidator, CHECK_STEPS_MAX, Verdict};

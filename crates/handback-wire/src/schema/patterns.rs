@@ -23,6 +23,10 @@ const TRANSLATED_BYTES_MAX: usize = 1 << 20;
 /// Bytes that an escape becomes: a class of all white space is the longest.
 const ESCAPE_BYTES: usize = 64;
 
+/// Bytes that a class counts for in a pattern that ignores case: all characters of the class are looked
+/// up, which takes up to 5 ms.
+const FOLDED_CLASS_BYTES: usize = 16 * 1024;
+
 /// States of an automaton that one step goes through: a search may be in all states at once.
 const STATES_PER_STEP: u64 = 8;
 
@@ -79,7 +83,21 @@ impl Pattern {
 /// Bytes that the translation of a pattern goes over, at worst.
 fn translation_bytes(pattern: &str) -> usize {
     let escapes = pattern.matches('\\').count();
-    (1 + escapes) * (pattern.len() + escapes * ESCAPE_BYTES)
+    let classes: usize = match ignores_case(pattern) {
+        true => ["[", r"\p", r"\P"].iter().map(|class| pattern.matches(*class).count()).sum(),
+        false => 0,
+    };
+    (1 + escapes) * (pattern.len() + escapes * ESCAPE_BYTES) + classes * FOLDED_CLASS_BYTES
+}
+
+/// Returns `true` for a pattern that may have the flag `i`, as in `(?i)` or `(?s-i:…)`.
+fn ignores_case(pattern: &str) -> bool {
+    pattern.split('?').skip(1).any(|behind| {
+        let is_flag = |c: char| c.is_ascii_alphabetic() || c == '-';
+        let rest = behind.trim_start_matches(is_flag);
+        let flags = behind.strip_suffix(rest).unwrap_or_default();
+        flags.contains('i') && rest.starts_with([')', ':'])
+    })
 }
 
 /// The automaton of a pattern, and its number of states.

@@ -1,6 +1,7 @@
 //! From the text of a schema to its table.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use referencing::Uri;
@@ -8,14 +9,19 @@ use serde_json::{Map, Value};
 
 use super::draft::Draft;
 use super::error::Unusable;
-use super::patterns::Patterns;
+use super::patterns::{Pattern, Patterns};
 use super::table::{ForeignSchema, Node, NodeId, Resource, ResourceId};
+use super::values;
 
 /// Bytes of the text of a schema. The largest of published servers have some 100 KiB.
 pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
 
 /// Subschemas of a schema: each takes some 200 bytes.
 pub const SUBSCHEMAS_MAX: usize = 20_000;
+
+/// Objects in the values of `enum` and `const`, which stay in memory. An object of 7 bytes takes 600
+/// there; published schemas list texts and numbers.
+pub const LISTED_OBJECTS_MAX: usize = 10_000;
 
 impl ForeignSchema {
     /// Reads the text of a schema. The time is linear in its bytes.
@@ -52,7 +58,9 @@ pub(super) struct Reader<'v, 's> {
     known: HashMap<usize, NodeId>,
     /// Subschemas whose keywords were not read yet.
     waiting: VecDeque<(NodeId, &'v Value, ResourceId)>,
-    pub(super) patterns: Patterns,
+    patterns: Patterns,
+    /// Objects in the values of `enum` and `const` so far.
+    listed_objects: usize,
 }
 
 /// The place of a resource in its document.
@@ -73,6 +81,7 @@ impl<'v, 's> Reader<'v, 's> {
             known: HashMap::new(),
             waiting: VecDeque::new(),
             patterns: Patterns::default(),
+            listed_objects: 0,
         }
     }
 
@@ -155,6 +164,24 @@ impl<'v, 's> Reader<'v, 's> {
             }
         }
         Ok(first)
+    }
+
+    /// A pattern, compiled. One may take milliseconds, so the flag is read before each.
+    pub(super) fn pattern(&mut self, pattern: &str) -> Result<Arc<Pattern>, Unusable> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Unusable::Stopped);
+        }
+        self.patterns.get(pattern)
+    }
+
+    /// Counts the objects that a schema lists as values.
+    pub(super) fn count_listed(&mut self, schema: &Map<String, Value>) -> Result<(), Unusable> {
+        let listed = ["const", "enum"].iter().filter_map(|keyword| schema.get(*keyword));
+        self.listed_objects += listed.map(values::objects).sum::<usize>();
+        match self.listed_objects > LISTED_OBJECTS_MAX {
+            true => Err(Unusable::TooLarge),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn draft(&self, resource: ResourceId) -> Draft {

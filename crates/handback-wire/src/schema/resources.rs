@@ -66,7 +66,10 @@ impl<'v> Reader<'v, '_> {
                     return Err(Unusable::TooLarge);
                 }
                 let base = self.resolved(within, address)?;
-                resource = self.add_resource(value, node, base, draft);
+                // A published meta-schema names itself as it was referred to.
+                if !self.is_root(within, value, &base) {
+                    resource = self.add_resource(value, node, base, draft);
+                }
             }
             if !anchor.is_empty() && draft <= Draft::Seven {
                 self.add_anchor(resource, anchor, node);
@@ -85,6 +88,14 @@ impl<'v> Reader<'v, '_> {
             }
         }
         Ok(resource)
+    }
+
+    /// Reports that a value is the root of a resource, under the address of that.
+    fn is_root(&self, resource: ResourceId, value: &Value, base: &Uri<String>) -> bool {
+        let origin = self.origins.get(resource.0);
+        origin.is_some_and(|origin| {
+            std::ptr::eq(origin.root, value) && origin.base.as_str() == base.as_str()
+        })
     }
 
     fn add_anchor(&mut self, resource: ResourceId, name: &str, node: NodeId) {

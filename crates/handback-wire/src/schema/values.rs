@@ -16,6 +16,15 @@ pub(super) fn size(value: &Value) -> u64 {
     }
 }
 
+/// Objects in a value, itself included.
+pub(super) fn objects(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(objects).sum(),
+        Value::Object(members) => 1 + members.values().map(objects).sum::<usize>(),
+        _ => 0,
+    }
+}
+
 pub(super) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Array(a), Value::Array(b)) => {
@@ -45,17 +54,22 @@ pub(super) fn order(a: &Value, b: &Value) -> Ordering {
     }
 }
 
+/// Orders objects by their number of members first. Else a sorting could read a large object once for
+/// each of many small ones.
 fn order_of_members(a: &Map<String, Value>, b: &Map<String, Value>) -> Ordering {
     fn sorted(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
         let mut members: Vec<_> = members.iter().collect();
         members.sort_by_key(|(name, _)| *name);
         members
     }
+    if a.len() != b.len() {
+        return a.len().cmp(&b.len());
+    }
     let members = sorted(a).into_iter().zip(sorted(b));
     let of = |((name, a), (other, b)): ((&String, &Value), (&String, &Value))| {
         name.cmp(other).then_with(|| order(a, b))
     };
-    members.map(of).find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
+    members.map(of).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
 const fn kind(value: &Value) -> u8 {

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::schema::{CHECK_STEPS_MAX, PATTERNS_MAX, SUBSCHEMAS_MAX};
+use crate::schema::read::Reader;
+use crate::schema::{CHECK_STEPS_MAX, LISTED_OBJECTS_MAX, PATTERNS_MAX, SUBSCHEMAS_MAX};
 
 /// Makes a schema that refers to the next one.
 type Step = fn(Value) -> Value;
@@ -182,6 +183,53 @@ fn wound_a1_values_are_compared_within_the_budget() {
     // A thousand alternatives for each item.
     let allowed: Value = (0..1_000).map(|n| json!(format!("v{n}"))).collect();
     exceeds(&json!({"items": {"not": {"enum": allowed}}}), &numbers);
+}
+
+/// A merge compares the large object with each of the small ones. Reading it each time takes minutes, and
+/// the flag that ends a check is not read in between.
+#[test]
+fn wound_a1_a_large_item_is_not_read_once_for_each_small_one() {
+    const MANY: usize = 100_000;
+    let large: serde_json::Map<_, _> = (0..MANY).map(|n| (format!("m{n}"), json!(n))).collect();
+    let mut items: Vec<_> = (0..1_000).map(Value::from).collect();
+    items.push(Value::Object(large));
+    items.extend(std::iter::repeat_n(json!({}), MANY));
+    let (validator, start) = (validator(&json!({"uniqueItems": true})), std::time::Instant::now());
+    assert!(matches!(validator.check(&Value::from(items)), Verdict::Misfit(_)));
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[test]
+fn wound_a1_listed_objects_are_bounded() {
+    let listed = |count: usize| vec![json!({"": 0}); count];
+    for keyword in ["enum", "const"] {
+        assert!(read(&json!({keyword: listed(LISTED_OBJECTS_MAX)})).is_ok());
+        let more = json!({"anyOf": [{keyword: listed(LISTED_OBJECTS_MAX)}, {keyword: listed(1)}]});
+        assert_eq!(read(&more).unwrap_err(), Unusable::TooLarge);
+    }
+    let texts: Vec<_> = (0..50_000).map(|n| n.to_string()).collect();
+    assert!(validator(&json!({"enum": texts})).fits(&json!("49999")));
+}
+
+#[test]
+fn wound_a1_reading_ends_between_patterns() {
+    let flag = AtomicBool::new(true);
+    assert_eq!(Reader::new(&flag).pattern("a").unwrap_err(), Unusable::Stopped);
+}
+
+#[test]
+fn wound_a1_classes_that_ignore_case_are_bounded() {
+    // Folding the case of all characters takes 5 ms for each class.
+    let class = "[ -\u{10FFFF}]";
+    for flags in ["(?i)", "(?s-u)(?i:a)", "(?x)( ?mi)"] {
+        let pattern = format!("{flags}{}", class.repeat(100));
+        assert_eq!(read(&json!({"pattern": pattern})).unwrap_err(), Unusable::TooLarge, "{flags}");
+    }
+    let properties = json!({"pattern": format!("(?i){}", r"\p{Any}".repeat(100))});
+    assert_eq!(read(&properties).unwrap_err(), Unusable::TooLarge);
+    assert!(read(&json!({"pattern": class.repeat(100)})).is_ok());
+    let mail = r"(?i)^[a-z0-9._%+-]+@[a-z0-9.-]+\.[a-z]{2,}$";
+    assert!(validator(&json!({"pattern": mail})).fits(&json!("A@Example.Org")));
 }
 
 #[test]

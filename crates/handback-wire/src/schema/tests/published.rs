@@ -92,6 +92,8 @@ fn wound_a1_meta_schemas_work_as_schemas_and_as_targets() {
         assert!(!validator.fits(&json!({"schema": broken})), "{name}");
         assert!(!validator.is_over());
     }
+    let anchor = json!({"$ref": "https://json-schema.org/draft/2020-12/schema#meta"});
+    assert!(validator(&anchor).fits(&tool) && !validator(&anchor).fits(&broken));
     // A deep value, which takes several levels of the recursive schema for each of its own.
     let deep =
         (0..40).fold(json!({"type": "string"}), |inner, _| json!({"properties": {"a": inner}}));
