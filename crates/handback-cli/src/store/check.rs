@@ -171,7 +171,8 @@ impl fmt::Display for Report {
             (false, _) if self.accepted => write!(
                 f,
                 "The loss is accepted: the server starts with what is there. See losses.txt and the \
-                 folder lost in the store."
+                 folder lost in the store. Revocations and redeemed tokens may be lost: revoke what \
+                 was handed out before."
             ),
             (false, _) => write!(
                 f,

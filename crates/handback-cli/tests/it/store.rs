@@ -46,6 +46,7 @@ fn wound_a6_a_server_refuses_a_cut_journal_and_says_what_to_do() {
     assert_eq!(damage["is_acceptable"], true);
     let ran = sandbox.run(&format!("{check} --accept-loss")).expect_code(0);
     assert!(ran.stdout.contains("The loss is accepted"), "{ran:?}");
+    assert!(ran.stdout.contains("Revocations and redeemed tokens may be lost"), "{ran:?}");
     let losses = fs::read_to_string(data.join("store/losses.txt")).unwrap();
     assert!(losses.contains("fjall/0.jnl was cut"), "{losses}");
     let server = Server::start(&sandbox, &data);

@@ -130,7 +130,7 @@ fn stays(error: &RosterFileError) {
 fn read_in_time(path: &Path, server_id: &str) -> Result<(Roster, Stamp), RosterFileError> {
     let (file, id) = (path.to_owned(), server_id.to_owned());
     let failed = |source| RosterFileError::Io { path: path.to_owned(), source };
-    files::in_time(move || Ok(read(&file, &id))).unwrap_or_else(|source| Err(failed(source)))
+    files::in_turn(path, move || Ok(read(&file, &id))).unwrap_or_else(|source| Err(failed(source)))
 }
 
 fn read(path: &Path, server_id: &str) -> Result<(Roster, Stamp), RosterFileError> {

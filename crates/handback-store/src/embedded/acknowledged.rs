@@ -44,7 +44,11 @@ impl Acknowledged {
             if record.has_links && !folder.link(id).exists() {
                 continue;
             }
-            let Ok(metadata) = fs::metadata(path) else { continue };
+            let Ok(metadata) = fs::metadata(path) else {
+                // The engine has removed it meanwhile, and all older journals before it.
+                record.journals.clear();
+                continue;
+            };
             let last = last.get(&id).copied().unwrap_or_default();
             record.journals.push(Known { id, length: metadata.len(), last });
         }
@@ -67,10 +71,9 @@ impl Acknowledged {
 
     fn try_committed(&mut self, sequence: u64) -> io::Result<()> {
         let next = self.record.journals.last().map_or(0, |active| active.id + 1);
-        match File::open(self.folder.journal(next)) {
-            Ok(file) => return self.rotated(next, &file, sequence),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        // Not opened: the proof goes on where a process has no file descriptor left.
+        if self.folder.journal(next).try_exists()? {
+            return self.rotated(next, sequence);
         }
         if let Some(active) = self.record.journals.last_mut() {
             active.last = sequence;
@@ -78,8 +81,10 @@ impl Acknowledged {
         self.watermark.write(&mut self.record)
     }
 
-    /// The engine has begun another journal, before the last write or after it.
-    fn rotated(&mut self, id: u64, file: &File, sequence: u64) -> io::Result<()> {
+    /// The engine has begun another journal, before the last write or after it. If this fails, the
+    /// journal is not on the list, and the next write tries again.
+    fn rotated(&mut self, id: u64, sequence: u64) -> io::Result<()> {
+        let file = File::open(self.folder.journal(id))?;
         // The engine may be about to make it: what is recorded is durable first.
         let length = file.metadata()?.len();
         file.sync_all()?;
@@ -87,12 +92,13 @@ impl Acknowledged {
         let mut first = [0; SAMPLE];
         let read = file.read_at(&mut first, 0)?;
         let is_blank = first.iter().take(read).all(|byte| *byte == 0);
+        // A listed journal without a second name would be taken for a removed one later.
+        self.record.has_links = link_all(&self.folder)?;
         if is_blank && let Some(sealed) = self.record.journals.last_mut() {
             sealed.last = sequence;
         }
         let last = if is_blank { 0 } else { sequence };
         self.record.journals.push(Known { id, length, last });
-        self.record.has_links = link_all(&self.folder)?;
         self.watermark.write(&mut self.record)?;
         self.watermark.file().sync_data()
     }
@@ -101,15 +107,15 @@ impl Acknowledged {
     /// syncs, and the journals, whose second names can be removed after that.
     pub(super) fn take_removed(&mut self) -> io::Result<(Arc<File>, Vec<u64>)> {
         let active = self.record.journals.last().map(|active| active.id);
-        let (there, gone): (Vec<Known>, Vec<Known>) =
-            self.record.journals.iter().partition(|known| {
-                Some(known.id) == active || self.folder.journal(known.id).exists()
-            });
+        let is_gone =
+            |known: &&Known| Some(known.id) != active && !self.folder.journal(known.id).exists();
+        // The engine removes the oldest first. A gap is somebody else's, or of this moment.
+        let count = self.record.journals.iter().take_while(is_gone).count();
+        let gone: Vec<u64> = self.record.journals.drain(..count).map(|known| known.id).collect();
         if !gone.is_empty() {
-            self.record.journals = there;
             self.watermark.write(&mut self.record)?;
         }
-        Ok((self.watermark.file(), gone.iter().map(|known| known.id).collect()))
+        Ok((self.watermark.file(), gone))
     }
 
     /// Before journals are written anew, and get shorter: nothing is known of their lengths.
@@ -181,4 +187,55 @@ pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let identity = |path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
     matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with the journals of a database, and nothing else.
+    fn folder(journals: u64) -> (tempfile::TempDir, Folder) {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::new(directory.path());
+        fs::create_dir_all(folder.database()).unwrap();
+        for id in 0..journals {
+            fs::write(folder.journal(id), [1; 100]).unwrap();
+        }
+        (directory, folder)
+    }
+
+    fn listed(acknowledged: &Acknowledged) -> Vec<u64> {
+        acknowledged.record.journals.iter().map(|known| known.id).collect()
+    }
+
+    #[test]
+    fn journals_are_taken_off_the_list_from_the_oldest_and_without_a_gap() {
+        let (_directory, folder) = folder(4);
+        let mut acknowledged = Acknowledged::start(&folder, vec![0], &BTreeMap::new()).unwrap();
+        // The older one is still there, so that the engine has not removed this one.
+        fs::remove_file(folder.journal(1)).unwrap();
+        assert!(acknowledged.take_removed().unwrap().1.is_empty());
+        assert_eq!(listed(&acknowledged), [0_u64, 1, 2, 3]);
+        fs::remove_file(folder.journal(0)).unwrap();
+        assert_eq!(acknowledged.take_removed().unwrap().1, [0_u64, 1]);
+        assert_eq!(listed(&acknowledged), [2_u64, 3]);
+    }
+
+    #[test]
+    fn a_journal_without_a_second_name_is_not_on_the_list() {
+        let (_directory, folder) = folder(1);
+        let mut acknowledged = Acknowledged::start(&folder, vec![0], &BTreeMap::new()).unwrap();
+        acknowledged.committed(5);
+        fs::write(folder.journal(1), [1; 100]).unwrap();
+        // Something is in the place of the second name, and is no file.
+        fs::create_dir(folder.link(1)).unwrap();
+        acknowledged.committed(6);
+        assert_eq!(listed(&acknowledged), [0_u64]);
+        fs::remove_dir(folder.link(1)).unwrap();
+        acknowledged.committed(7);
+        assert_eq!(listed(&acknowledged), [0_u64, 1]);
+        assert!(is_same_file(&folder.journal(1), &folder.link(1)));
+        let last: Vec<u64> = acknowledged.record.journals.iter().map(|known| known.last).collect();
+        assert_eq!(last, [5_u64, 7]);
+    }
 }

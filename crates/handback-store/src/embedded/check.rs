@@ -141,7 +141,7 @@ fn move_damaged(lost: &Path, survey: &Survey) -> io::Result<Vec<Known>> {
     let first = known.first().map(|known| known.id);
     let mut expected = first.or_else(|| survey.journals.first().map(|journal| journal.id));
     let mut kept = Vec::new();
-    for Scanned { id, path, end, last, is_damaged, .. } in &survey.journals {
+    for Scanned { id, path, end, last, is_incomplete, .. } in &survey.journals {
         let aside = lost.join(format!("{id}.jnl"));
         // Journals that are older than the list were emptied by the engine: they are whole.
         let is_next = expected.is_some_and(|expected| *id <= expected);
@@ -149,9 +149,12 @@ fn move_damaged(lost: &Path, survey: &Survey) -> io::Result<Vec<Known>> {
             fs::rename(path, &aside)?;
             continue;
         }
-        expected = (!is_damaged).then_some(id + 1);
-        if *is_damaged {
+        expected = (!is_incomplete).then_some(id + 1);
+        if *is_incomplete {
             fs::copy(path, &aside)?;
+            // The only copy of what is cut off: it is on the disk first.
+            File::open(&aside)?.sync_all()?;
+            File::open(lost)?.sync_all()?;
             journal::cut(path, *end)?;
         }
         kept.push(Known { id: *id, length: *end, last: last.unwrap_or_default() });

@@ -1,6 +1,7 @@
 //! The database beneath: its keyspaces, and how it is opened.
 
 use std::fs;
+use std::io;
 
 use fjall::config::{BlockSizePolicy, FilterPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Snapshot};
@@ -138,14 +139,39 @@ fn unreadable(folder: &Folder, why: &str) -> OpenError {
     OpenError::Damaged(Damage::new(folder.store(), &folder.database(), what))
 }
 
-/// The same error, or the damaged file that is the cause of it.
+/// The same error, or the damaged file that is the cause of it. A full disk is no damage: a store that
+/// is reopened keeps its readers waiting, and is not read to its end for that.
 fn named(folder: &Folder, error: OpenError) -> OpenError {
-    if matches!(error, OpenError::Locked | OpenError::Format(_)) {
+    let may_be_damage = match &error {
+        OpenError::Damaged(_) => true,
+        OpenError::Io(error) => {
+            use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+            matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
+        }
+        _ => false,
+    };
+    if !may_be_damage {
         return error;
     }
     let found = Survey::run(folder, Depth::Whole).and_then(|survey| survey.refuse_damage());
     match found {
         Err(damaged @ OpenError::Damaged(_)) => damaged,
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_not_taken_for_damage() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::new(directory.path());
+        // Without its watermark and its database: damaged, if the files are read.
+        fs::write(folder.format(), "handback store 2\n").unwrap();
+        let named = |kind: io::ErrorKind| named(&folder, OpenError::Io(kind.into()));
+        assert!(matches!(named(io::ErrorKind::StorageFull), OpenError::Io(_)));
+        assert!(matches!(named(io::ErrorKind::NotFound), OpenError::Damaged(_)));
     }
 }

@@ -54,8 +54,9 @@ pub(super) struct Scanned {
     pub(super) end: u64,
     /// Bytes that follow and are no batch, and that nobody was told of.
     pub(super) torn_bytes: u64,
-    /// True if these are damaged, and not torn.
-    pub(super) is_damaged: bool,
+    /// True if acknowledged writes are missing or cannot be read. A journal that has only lost the
+    /// zeros behind its last write is damage too, but lacks nothing.
+    pub(super) is_incomplete: bool,
 }
 
 /// Reads all journals, changes nothing, and adds damage to a list. Gives the journals, oldest first:
@@ -135,7 +136,8 @@ impl Surveyor<'_> {
         let is_foreign = self.torn && scan.batches > 0;
         let last = scan.last_sequence.filter(|_| scan.batches > 0);
         let mut what = None;
-        if is_unreadable || is_foreign {
+        let mut is_incomplete = is_unreadable || is_foreign;
+        if is_incomplete {
             let position = if is_foreign { 0 } else { scan.end };
             what = Some(format!("is damaged at byte {position}"));
         }
@@ -148,6 +150,7 @@ impl Surveyor<'_> {
                 what = Some(format!("was cut: it had {length} bytes, and has {found_bytes}"));
             }
             if last.unwrap_or_default() < known.last {
+                is_incomplete = true;
                 let (there, lost) = (last.unwrap_or_default(), known.last);
                 let what = what.get_or_insert_with(|| format!("is damaged at byte {}", scan.end));
                 *what += &format!(
@@ -157,7 +160,6 @@ impl Surveyor<'_> {
                 );
             }
         }
-        let is_damaged = what.is_some();
         if let Some(what) = what {
             let damage = Damage::new(self.folder.store(), &self.folder.journal(id), what);
             let found_bytes = expected_bytes.map(|_| found_bytes);
@@ -165,8 +167,10 @@ impl Surveyor<'_> {
         }
         self.torn |= torn_bytes > 0;
         self.last_sequence = scan.last_sequence;
-        let (batches, end) = (scan.batches, scan.end);
-        Ok(Scanned { id, path, batches, last, end, torn_bytes, is_damaged })
+        // Nothing is kept of a journal that follows a torn batch.
+        let (end, last) = if is_foreign { (0, None) } else { (scan.end, last) };
+        let batches = scan.batches;
+        Ok(Scanned { id, path, batches, last, end, torn_bytes, is_incomplete })
     }
 }
 
@@ -204,7 +208,12 @@ pub(super) fn are_blank(directory: &Path) -> io::Result<bool> {
 /// The journals, oldest first.
 pub(super) fn journals(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut journals = Vec::new();
-    for entry in fs::read_dir(directory)? {
+    let entries = match fs::read_dir(directory) {
+        // What else is missing is named by the survey.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(journals),
+        entries => entries?,
+    };
+    for entry in entries {
         let path = entry?.path();
         if path.extension().is_none_or(|extension| extension != "jnl") {
             continue;

@@ -294,6 +294,64 @@ fn wound_a6_every_kind_of_lost_journal_can_be_accepted() {
     }
 }
 
+/// A store whose last batch is in a second journal, and the bytes of the other batches in the first.
+fn in_two_journals() -> (TempDir, u64) {
+    let (directory, two) = (story::directory(), story::directory());
+    let mut story = Story::new(SEED);
+    let store = story::open(directory.path());
+    for _ in 1..BATCHES {
+        store.commit(&story.tell()).unwrap();
+    }
+    story::copy_all(directory.path(), two.path());
+    let journal = directory.path().join("fjall/0.jnl");
+    let first = story::read_up_to_zeros(&journal).len();
+    store.commit(&story.tell()).unwrap();
+    let second = story::read_up_to_zeros(&journal).split_off(first);
+    fs::write(two.path().join("fjall/1.jnl"), second).unwrap();
+    (two, first as u64)
+}
+
+#[test]
+fn wound_a6_a_journal_that_lacks_no_write_costs_no_other_journal() {
+    let (directory, content) = in_two_journals();
+    // The zeros behind the last write are cut off.
+    let (copy, error) = refused(directory.path(), |copy| {
+        set_len(&copy.join("fjall/0.jnl"), content);
+    });
+    assert!(error.contains("fjall/0.jnl was cut"), "{error}");
+    assert!(!error.contains("acknowledged writes are missing"), "{error}");
+    embedded::accept_loss(copy.path(), "now").unwrap();
+    assert_eq!(story::check(&story::open(copy.path()), SEED), BATCHES);
+}
+
+#[test]
+fn wound_a6_a_journal_behind_a_torn_one_can_be_accepted() {
+    let (directory, content) = in_two_journals();
+    // Of an earlier version: nothing tells that the end of the first journal was acknowledged.
+    let (copy, error) = refused(directory.path(), |copy| {
+        for file in ["watermark", "format"] {
+            fs::remove_file(copy.join(file)).unwrap();
+        }
+        fs::remove_dir_all(copy.join("journals")).unwrap();
+        set_len(&copy.join("fjall/0.jnl"), content - 3);
+    });
+    assert!(error.contains("fjall/1.jnl is damaged at byte 0"), "{error}");
+    embedded::accept_loss(copy.path(), "now").unwrap();
+    assert_eq!(story::check(&story::open(copy.path()), SEED), BATCHES - 2);
+    let checked = embedded::check(copy.path()).unwrap();
+    assert!(checked.damage.is_empty() && checked.is_proved, "{checked:?}");
+}
+
+#[test]
+fn a_database_without_its_folder_is_named() {
+    let directory = written(SEED, 1);
+    fs::remove_dir_all(directory.path().join("fjall")).unwrap();
+    let checked = embedded::check(directory.path()).unwrap();
+    let version = Path::new("fjall/version");
+    assert!(checked.damage.iter().any(|damage| damage.file == version), "{checked:?}");
+    assert!(!directory.path().join("fjall").exists(), "a check changes nothing");
+}
+
 #[test]
 fn a_loss_that_nothing_can_replace_is_not_accepted() {
     let directory = written(SEED, BATCHES);

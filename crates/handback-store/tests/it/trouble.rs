@@ -114,6 +114,45 @@ fn writes_until_it_fails() {
 }
 
 #[test]
+fn wound_a6_writes_are_proved_where_no_file_can_be_opened() {
+    let directory = story::directory();
+    let mut child = process::start("trouble::writes_without_descriptors", directory.path());
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let told = process::heard(&mut lines).expect("it came through");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let journal = directory.path().join("fjall/0.jnl");
+    let whole = story::read_up_to_zeros(&journal);
+    // Zeros in the place of the end of the last write, and as long as before.
+    let file = fs::File::options().write(true).open(&journal).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(whole.len() as u64 - 20).unwrap();
+    file.set_len(length).unwrap();
+    let opened = EmbeddedStore::open(directory.path(), EmbeddedOptions::new());
+    assert!(matches!(opened, Err(OpenError::Damaged(_))), "{told} writes, the last one is lost");
+}
+
+/// Does nothing unless a test above started it in a process of its own.
+#[test]
+fn writes_without_descriptors() {
+    let Some(directory) = process::directory() else { return };
+    let store = story::open(&directory);
+    let mut story = story::Story::new(SEED);
+    store.commit(&story.tell()).unwrap();
+    let unlimited = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..unlimited }).unwrap();
+    assert!(fs::File::open(&directory).is_err());
+    for _ in 0..5 {
+        store.commit(&story.tell()).unwrap();
+    }
+    process::say(6);
+    // Until it is killed.
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
 fn a_creation_that_was_interrupted_is_begun_again() {
     let check = |leave: &dyn Fn(&std::path::Path)| {
         let directory = story::directory();
