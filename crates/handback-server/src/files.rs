@@ -183,7 +183,7 @@ mod tests {
     fn wound_a12_a_file_has_a_size_bound() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        std::fs::write(&path, [7; 100]).unwrap();
+        fs::write(&path, [7; 100]).unwrap();
         assert_eq!(read(&path, 100).unwrap().len(), 100);
         assert_eq!(read(&path, 99).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         // One that never ends is not read to its end.
