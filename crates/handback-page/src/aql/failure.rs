@@ -240,6 +240,16 @@ impl Failure {
         failure.with_names(valid)
     }
 
+    /// A column of the query that the collection does not have any more.
+    fn column_gone(collection: &str, column: &str) -> Self {
+        let (collection, column) = (shortened(collection), shortened(column));
+        let mut failure = Self::invalid_type("column", "name of a column", "unknown name");
+        failure.message = format!("Collection '{collection}' has no column '{column}' any more");
+        failure.with_hint(
+            "Introspect the collection for its columns, and start again without a cursor",
+        )
+    }
+
     /// A column that is there, and has values without an order.
     pub(crate) fn unordered_field(param_name: &str, column: &Column, valid: &[&str]) -> Self {
         let name = shortened(&column.name);
@@ -349,6 +359,7 @@ impl Failure {
                 failure
             }
             CollectionError::Gone(_) => Self::not_found("collection", name),
+            CollectionError::ColumnGone { ref column } => Self::column_gone(name, column),
             CollectionError::TooLarge { what, limit, unit } => {
                 let (kind, hint) = match what {
                     "snapshot" => ("snapshot_size", None),
