@@ -92,13 +92,18 @@ impl Gateway {
         {
             return straight(0);
         }
-        let target = match self.found(talk, |catalog| listed(catalog, operation, name)).await {
+        let usable = |catalog: &Catalog| usable(self, talk, catalog, (operation, name));
+        let target = match self.found(talk, usable).await {
             Some(target) => target,
             None if has_unlisted => return straight(0),
-            // It may be new.
-            None => match listed(&*self.recent_catalog(talk).await, operation, name) {
+            // It may be new. What is denied is looked for as long as what is not there, so that the time does
+            // not tell them apart, and is refused later, with a line in the audit.
+            None => match usable(&*self.recent_catalog(talk).await) {
                 Some(target) => target,
-                None => target_of_starting(self, talk, operation, name).await?,
+                None => match target_of_starting(self, talk, operation, name).await {
+                    Some(target) => target,
+                    None => listed(&*self.catalog(talk).await, operation, name)?,
+                },
             },
         };
         // What is ours would be refused in words of its own.
@@ -242,7 +247,7 @@ async fn target_of_starting(
     if !came_up(gateway, talk, unlisted.filter(may_have).collect()).await {
         return None;
     }
-    listed(&*gateway.catalog_anew(talk).await, operation, name)
+    usable(gateway, talk, &*gateway.catalog_anew(talk).await, (operation, name))
 }
 
 /// Where a call goes, whatever its name means by now. Of a call about a value that is held here, that is our
@@ -370,6 +375,21 @@ fn listed(catalog: &Catalog, operation: Operation, name: &str) -> Option<Target>
     }
     let (which, own_name) = catalog.prompt(name)?;
     Some(Target { renamed: renamed(own_name), ..Target::at(which) })
+}
+
+/// The same, if the caller may use it. Whether a caller may use what is ours is decided elsewhere.
+fn usable(
+    gateway: &Gateway,
+    talk: &Talk,
+    catalog: &Catalog,
+    (operation, name): (Operation, &str),
+) -> Option<Target> {
+    let registry = gateway.pipeline().registry();
+    let target = listed(catalog, operation, name)?;
+    let ToolNames { shown, own, upstream } = target.names(gateway, name);
+    let may_use = target.which == gateway.own()
+        || registry.allows_relayed(&talk.caller, shown, own, upstream);
+    may_use.then_some(target)
 }
 
 /// Waits for upstreams that are starting, of those that have never listed anything. Returns whether one of
