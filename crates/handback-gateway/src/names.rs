@@ -10,10 +10,11 @@ use futures_util::future::join_all;
 use handback_store::held::LookUp;
 use handback_token::{ArgsFingerprint, Handle, Operation};
 use handback_tool::{Candidates, Refusal, is_relayed_name, relayed_rest};
-use serde_json::json;
+use handback_wire::bound::HELD_URI;
+use serde_json::{Value, json};
 
 use crate::catalog::{Catalog, OWN, Tool};
-use crate::gateway::{Gateway, text_of};
+use crate::gateway::Gateway;
 use crate::held_links::is_held_here;
 use crate::lists::{List, fault_of};
 use crate::naming::{ALTERNATIVES_MAX, ambiguity};
@@ -24,6 +25,9 @@ use crate::words::{self, INVALID_PARAMS};
 
 /// Progress of a call whose tool may be that of a server that has not listed its tools yet.
 pub(crate) const WAITS: &str = "waiting for servers to start and to list what they have";
+
+/// Operations of a batch that are looked at for handles: as many as a configured batch can have.
+const BATCH_MAX: usize = 1_000;
 
 /// Where a call goes.
 pub(crate) struct Target {
@@ -70,6 +74,9 @@ impl Gateway {
             let now_ms = self.pipeline().clock().now_ms();
             if is_held_here(held, owner, name, now_ms).await {
                 return Some(Target::at(self.own()));
+            }
+            if let Some(which) = held_behind(self, name) {
+                return self.may_use_uri(talk, which, name).then(|| Target::at(which));
             }
             return self.has_resource(talk, name).await.map(Target::at);
         }
@@ -289,6 +296,13 @@ fn hides(gateway: &Gateway, name: &str) -> bool {
     !gateway.options().has_collections && handbacks.hide(name, gateway.own())
 }
 
+/// The upstream that a URI of a held value belongs to which is not held here: the only Handback behind. With
+/// several of them nobody can tell.
+fn held_behind(gateway: &Gateway, uri: &str) -> Option<usize> {
+    let handbacks = &gateway.common_catalogs().handbacks;
+    uri.starts_with(HELD_URI).then(|| handbacks.only(gateway.own())).flatten()
+}
+
 /// Returns `true` if this is the name of something of our own.
 fn is_own_name(gateway: &Gateway, operation: Operation, name: &str) -> bool {
     let mut all = gateway.pipeline().registry().all();
@@ -306,14 +320,28 @@ async fn own_instead(
     if !hides(gateway, name) {
         return None;
     }
-    let arguments = serde_json::from_str(arguments?).ok()?;
-    let named = text_of(arguments, "element_type")?;
-    let handle = Handle::parse(named.split('#').next().unwrap_or_default()).ok()?;
+    let handles = handles_of(arguments?);
+    if handles.is_empty() {
+        return None;
+    }
     let (held, owner) = (gateway.pipeline().held().clone(), talk.caller.principal().clone());
     let now_ms = gateway.pipeline().now().as_secs().saturating_mul(1000);
-    let found = tokio::task::spawn_blocking(move || held.look_up(handle, &owner, now_ms)).await;
-    let is_ours = matches!(found, Ok(Ok(LookUp::Found(_) | LookUp::Expired)));
-    is_ours.then(|| Target::at(gateway.own()))
+    let is_ours = move |handle: Handle| {
+        let found = held.look_up(handle, &owner, now_ms);
+        matches!(found, Ok(LookUp::Found(_) | LookUp::Expired))
+    };
+    let found = tokio::task::spawn_blocking(move || handles.into_iter().any(is_ours)).await;
+    found.unwrap_or(false).then(|| Target::at(gateway.own()))
+}
+
+/// The handles that a request of a reading tool names: in its members, in its `params`, or in a batch.
+fn handles_of(arguments: &str) -> Vec<Handle> {
+    let request: Value = serde_json::from_str(arguments).unwrap_or_default();
+    let batch = request.get("operations").and_then(Value::as_array);
+    let all = std::iter::once(&request).chain(batch.into_iter().flatten().take(BATCH_MAX));
+    let members = all.flat_map(|one| [Some(one), one.get("params")]).flatten();
+    let named = members.filter_map(|one| one.get("element_type")?.as_str());
+    named.filter_map(|it| Handle::parse(it.split('#').next().unwrap_or_default()).ok()).collect()
 }
 
 /// The list that has what is called so.

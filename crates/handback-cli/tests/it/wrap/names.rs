@@ -129,6 +129,11 @@ fn wound_a4_who_only_says_to_be_a_handback_gains_little() {
         let counted = json!({"operation": "count_elements", "element_type": handle, "params": {}});
         let lines = aql(&mut client, "mcp_aql_read", &counted)["count"].as_u64().unwrap();
         assert!(lines > 20_000, "{lines}");
+        // Wherever the handle stands in the request.
+        let inside = json!({"operation": "count_elements", "params": {"element_type": handle}});
+        assert_eq!(aql(&mut client, "mcp_aql_read", &inside)["count"], lines);
+        let batch = client.call("mcp_aql_read", &json!({"operations": [inside, counted]}));
+        assert!(text(&batch).matches(&lines.to_string()).count() >= 2, "{batch}");
         assert_eq!(text(&client.call("mcp_aql_read", &json!({}))), "theirs");
         assert!(client.close().success());
     }
