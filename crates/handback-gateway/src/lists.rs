@@ -162,11 +162,10 @@ impl Gateway {
         let is_empty = params.names().next().is_none();
         let asked = (!is_empty).then(|| Bytes::from(params.to_json()));
         let answer = Box::pin(self.pass_soon(talk, place.which, question, asked.clone())).await;
+        let refused = |why: &LineError| words::unanswered(self.name_of(place.which), why);
         let result = match answer {
             Answer::Result(Raw::Memory(result)) if is_page(list, &result) => result,
-            Answer::Result(Raw::File { .. }) => {
-                return words::unanswered(self.name_of(place.which), &LineError::TooLarge);
-            }
+            Answer::Result(Raw::File { .. }) => return refused(&LineError::TooLarge),
             Answer::Error(error) if is_unknown_method(&error) => {
                 // Held results are resources, and our tools are always there.
                 let may_be_none = list == List::Prompts && place.cursor.is_none();
@@ -185,10 +184,7 @@ impl Gateway {
                 let catalog = self.catalog(talk).await;
                 page_of(talk.era, list, catalog.listed_for_all(place.which, list))
             }
-            // No rule for names can be applied to it.
-            Answer::Result(_) => {
-                return words::unanswered(self.name_of(place.which), &UNREADABLE);
-            }
+            Answer::Result(_) => return refused(&UNREADABLE),
             other @ Answer::Error(_) => return other,
         };
         match self.merge(talk, list, &place, &result).await {
@@ -385,7 +381,7 @@ fn is_page(list: List, result: &[u8]) -> bool {
     serde_json::from_str::<Vec<&RawValue>>(items).is_ok()
 }
 
-/// The reason why a page is not passed on that [`is_page`] is false for.
+/// The reason why a page is refused that [`is_page`] is false for: no rule for names can be applied to it.
 const UNREADABLE: LineError = LineError::Protocol("its list cannot be read");
 
 /// A place in the list of an upstream.

@@ -75,7 +75,7 @@ impl Gateway {
             if is_held_here(held, owner, name, now_ms).await {
                 return Some(Target::at(self.own()));
             }
-            if let Some(which) = held_behind(self, name) {
+            if let Some(which) = upstream_of_held(self, name) {
                 return self.may_use_uri(talk, which, name).then(|| Target::at(which));
             }
             return self.has_resource(talk, name).await.map(Target::at);
@@ -298,7 +298,7 @@ fn hides(gateway: &Gateway, name: &str) -> bool {
 
 /// The upstream that a URI of a held value belongs to which is not held here: the only Handback behind. With
 /// several of them nobody can tell.
-fn held_behind(gateway: &Gateway, uri: &str) -> Option<usize> {
+fn upstream_of_held(gateway: &Gateway, uri: &str) -> Option<usize> {
     let handbacks = &gateway.common_catalogs().handbacks;
     uri.starts_with(HELD_URI).then(|| handbacks.only(gateway.own())).flatten()
 }
