@@ -145,18 +145,19 @@ impl Gateway {
             Ok(target) => target,
             Err(refusal) => return words::refusal(talk.era, &refusal),
         };
+        let state = match (params.get("requestState"), params.text("requestState")) {
+            // Of a name that nobody has as well: what is denied is refused no sooner.
+            (Some(_), None) if target.as_ref().is_none_or(|it| it.which != self.own()) => {
+                return words::refused(INVALID_PARAMS, "`requestState` is a string", None);
+            }
+            (_, state) => state.map(Cow::into_owned),
+        };
         let Some(target) = target else {
             return Box::pin(self.unknown(talk, operation, &name)).await;
         };
         if target.which == self.own() {
             return self.call_own(talk, &question, (&name, &target), &params, cancel).await;
         }
-        let state = match (params.get("requestState"), params.text("requestState")) {
-            (Some(_), None) => {
-                return words::refused(INVALID_PARAMS, "`requestState` is a string", None);
-            }
-            (_, state) => state.map(Cow::into_owned),
-        };
         let mut params = params;
         let is_single_use = self.options().is_single_use(target.names(self, &name));
         // What is answered once is answered with its state, which says what was asked.

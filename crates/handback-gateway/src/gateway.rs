@@ -811,7 +811,9 @@ impl Gateway {
 
     /// The upstream that has a resource, for who may use it.
     pub(crate) async fn has_resource(&self, talk: &Talk, uri: &str) -> Option<usize> {
-        let which = match self.catalog(talk).await.resource(uri) {
+        // What is denied is looked for as long as what is not there.
+        let may_use = |which: &usize| self.may_use_uri(talk, *which, uri);
+        let which = match self.catalog(talk).await.resource(uri).filter(may_use) {
             Some(which) => which,
             None if self.has_unlisted() => 0,
             None => {

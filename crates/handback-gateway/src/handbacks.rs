@@ -51,6 +51,12 @@ impl Handbacks {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&which).copied().unwrap_or(false)
     }
+
+    /// The upstream that is a Handback, if exactly one is.
+    pub(crate) fn only(&self, count: usize) -> Option<usize> {
+        let mut all = (0..count).filter(|which| self.has(*which));
+        all.next().filter(|_| all.next().is_none())
+    }
 }
 
 /// Whether a server says that it is a Handback: newer ones among their extensions, older ones among what is
@@ -88,6 +94,9 @@ mod tests {
         assert!(handbacks.has(0) && !handbacks.has(1));
         handbacks.note(1, &hello(true));
         assert!(!handbacks.has(1), "it said otherwise before");
+        assert_eq!((handbacks.only(2), handbacks.only(0)), (Some(0), None));
+        handbacks.note(2, &hello(true));
+        assert_eq!(handbacks.only(3), None, "there are two");
         for says in [false, true] {
             handbacks.note(0, &hello(says));
             assert!(!handbacks.has(0));

@@ -162,11 +162,10 @@ impl Gateway {
         let is_empty = params.names().next().is_none();
         let asked = (!is_empty).then(|| Bytes::from(params.to_json()));
         let answer = Box::pin(self.pass_soon(talk, place.which, question, asked.clone())).await;
+        let refused = |why: &LineError| words::unanswered(self.name_of(place.which), why);
         let result = match answer {
-            Answer::Result(Raw::Memory(result)) => result,
-            Answer::Result(Raw::File { .. }) => {
-                return words::unanswered(self.name_of(place.which), &LineError::TooLarge);
-            }
+            Answer::Result(Raw::Memory(result)) if is_page(list, &result) => result,
+            Answer::Result(Raw::File { .. }) => return refused(&LineError::TooLarge),
             Answer::Error(error) if is_unknown_method(&error) => {
                 // Held results are resources, and our tools are always there.
                 let may_be_none = list == List::Prompts && place.cursor.is_none();
@@ -181,11 +180,12 @@ impl Gateway {
             }
             // It is away, and the others are not: it has what it had. What it had for another caller
             // alone is nothing to this one.
-            Answer::Error(_) if self.own() > 1 && place.cursor.is_none() => {
+            Answer::Error(_) | Answer::Result(_) if self.own() > 1 && place.cursor.is_none() => {
                 let catalog = self.catalog(talk).await;
                 page_of(talk.era, list, catalog.listed_for_all(place.which, list))
             }
-            other => return other,
+            Answer::Result(_) => return refused(&UNREADABLE),
+            other @ Answer::Error(_) => return other,
         };
         match self.merge(talk, list, &place, &result).await {
             Some(Ok(json)) => Answer::Result(Raw::Memory(json)),
@@ -301,7 +301,11 @@ impl Gateway {
         item: &RawValue,
         catalog: &Catalog,
     ) -> Shown {
-        let Some(name) = member(item.get().as_bytes(), list.name()) else { return Shown::AsIs };
+        // One reader may take another member for its name.
+        let Some(name) = member(item.get().as_bytes(), list.name()) else {
+            without_name(self, list, which);
+            return Shown::Hidden;
+        };
         if catalog.is_hidden(list, which, &name) || left_out(self, list, which, &name) {
             return Shown::Hidden;
         }
@@ -358,6 +362,27 @@ pub(crate) fn left_out(gateway: &Gateway, list: List, which: usize, name: &str) 
     }
     true
 }
+
+/// Logs, the first time, that an upstream lists something whose name cannot be read.
+fn without_name(gateway: &Gateway, list: List, which: usize) {
+    let upstream = gateway.name_of(which);
+    let why = "it has no name, or two";
+    if gateway.common_catalogs().faults.is_first(upstream, list.method(), why) {
+        tracing::warn!(upstream, list = list.method(), why, "left out");
+    }
+}
+
+/// True if a page of a list can be read by every reader in the same way: an object with its items, and with
+/// no member twice.
+fn is_page(list: List, result: &[u8]) -> bool {
+    let Ok(raw) = serde_json::from_slice::<&RawValue>(result) else { return false };
+    let Ok(page) = Object::read(raw) else { return false };
+    let Some(items) = page.get(list.items()) else { return false };
+    serde_json::from_str::<Vec<&RawValue>>(items).is_ok()
+}
+
+/// The reason why a page is refused that [`is_page`] is false for: no rule for names can be applied to it.
+const UNREADABLE: LineError = LineError::Protocol("its list cannot be read");
 
 /// A place in the list of an upstream.
 struct Place {

@@ -10,10 +10,11 @@ use futures_util::future::join_all;
 use handback_store::held::LookUp;
 use handback_token::{ArgsFingerprint, Handle, Operation};
 use handback_tool::{Candidates, Refusal, is_relayed_name, relayed_rest};
-use serde_json::json;
+use handback_wire::bound::HELD_URI;
+use serde_json::{Value, json};
 
 use crate::catalog::{Catalog, OWN, Tool};
-use crate::gateway::{Gateway, text_of};
+use crate::gateway::Gateway;
 use crate::held_links::is_held_here;
 use crate::lists::{List, fault_of};
 use crate::naming::{ALTERNATIVES_MAX, ambiguity};
@@ -24,6 +25,9 @@ use crate::words::{self, INVALID_PARAMS};
 
 /// Progress of a call whose tool may be that of a server that has not listed its tools yet.
 pub(crate) const WAITS: &str = "waiting for servers to start and to list what they have";
+
+/// Operations of a batch that are looked at for handles: as many as a configured batch can have.
+const BATCH_MAX: usize = 1_000;
 
 /// Where a call goes.
 pub(crate) struct Target {
@@ -71,6 +75,9 @@ impl Gateway {
             if is_held_here(held, owner, name, now_ms).await {
                 return Some(Target::at(self.own()));
             }
+            if let Some(which) = upstream_of_held(self, name) {
+                return self.may_use_uri(talk, which, name).then(|| Target::at(which));
+            }
             return self.has_resource(talk, name).await.map(Target::at);
         }
         let registry = self.pipeline().registry();
@@ -92,13 +99,18 @@ impl Gateway {
         {
             return straight(0);
         }
-        let target = match self.found(talk, |catalog| listed(catalog, operation, name)).await {
+        let usable = |catalog: &Catalog| usable(self, talk, catalog, (operation, name));
+        let target = match self.found(talk, usable).await {
             Some(target) => target,
             None if has_unlisted => return straight(0),
-            // It may be new.
-            None => match listed(&*self.recent_catalog(talk).await, operation, name) {
+            // It may be new. What is denied is looked for as long as what is not there, so that the time does
+            // not tell them apart, and is refused later, with a line in the audit.
+            None => match usable(&*self.recent_catalog(talk).await) {
                 Some(target) => target,
-                None => target_of_starting(self, talk, operation, name).await?,
+                None => match target_of_starting(self, talk, operation, name).await {
+                    Some(target) => target,
+                    None => listed(&*self.catalog(talk).await, operation, name)?,
+                },
             },
         };
         // What is ours would be refused in words of its own.
@@ -242,7 +254,7 @@ async fn target_of_starting(
     if !came_up(gateway, talk, unlisted.filter(may_have).collect()).await {
         return None;
     }
-    listed(&*gateway.catalog_anew(talk).await, operation, name)
+    usable(gateway, talk, &*gateway.catalog_anew(talk).await, (operation, name))
 }
 
 /// Where a call goes, whatever its name means by now. Of a call about a value that is held here, that is our
@@ -284,6 +296,13 @@ fn hides(gateway: &Gateway, name: &str) -> bool {
     !gateway.options().has_collections && handbacks.hide(name, gateway.own())
 }
 
+/// The upstream that a URI of a held value belongs to which is not held here: the only Handback behind. With
+/// several of them nobody can tell.
+fn upstream_of_held(gateway: &Gateway, uri: &str) -> Option<usize> {
+    let handbacks = &gateway.common_catalogs().handbacks;
+    uri.starts_with(HELD_URI).then(|| handbacks.only(gateway.own())).flatten()
+}
+
 /// Returns `true` if this is the name of something of our own.
 fn is_own_name(gateway: &Gateway, operation: Operation, name: &str) -> bool {
     let mut all = gateway.pipeline().registry().all();
@@ -301,14 +320,28 @@ async fn own_instead(
     if !hides(gateway, name) {
         return None;
     }
-    let arguments = serde_json::from_str(arguments?).ok()?;
-    let named = text_of(arguments, "element_type")?;
-    let handle = Handle::parse(named.split('#').next().unwrap_or_default()).ok()?;
+    let handles = handles_of(arguments?);
+    if handles.is_empty() {
+        return None;
+    }
     let (held, owner) = (gateway.pipeline().held().clone(), talk.caller.principal().clone());
     let now_ms = gateway.pipeline().now().as_secs().saturating_mul(1000);
-    let found = tokio::task::spawn_blocking(move || held.look_up(handle, &owner, now_ms)).await;
-    let is_ours = matches!(found, Ok(Ok(LookUp::Found(_) | LookUp::Expired)));
-    is_ours.then(|| Target::at(gateway.own()))
+    let is_ours = move |handle: Handle| {
+        let found = held.look_up(handle, &owner, now_ms);
+        matches!(found, Ok(LookUp::Found(_) | LookUp::Expired))
+    };
+    let found = tokio::task::spawn_blocking(move || handles.into_iter().any(is_ours)).await;
+    found.unwrap_or(false).then(|| Target::at(gateway.own()))
+}
+
+/// The handles that a request of a reading tool names: in its members, in its `params`, or in a batch.
+fn handles_of(arguments: &str) -> Vec<Handle> {
+    let request: Value = serde_json::from_str(arguments).unwrap_or_default();
+    let batch = request.get("operations").and_then(Value::as_array);
+    let all = std::iter::once(&request).chain(batch.into_iter().flatten().take(BATCH_MAX));
+    let members = all.flat_map(|one| [Some(one), one.get("params")]).flatten();
+    let named = members.filter_map(|one| one.get("element_type")?.as_str());
+    named.filter_map(|it| Handle::parse(it.split('#').next().unwrap_or_default()).ok()).collect()
 }
 
 /// The list that has what is called so.
@@ -370,6 +403,21 @@ fn listed(catalog: &Catalog, operation: Operation, name: &str) -> Option<Target>
     }
     let (which, own_name) = catalog.prompt(name)?;
     Some(Target { renamed: renamed(own_name), ..Target::at(which) })
+}
+
+/// The same, if the caller may use it. Whether a caller may use what is ours is decided elsewhere.
+fn usable(
+    gateway: &Gateway,
+    talk: &Talk,
+    catalog: &Catalog,
+    (operation, name): (Operation, &str),
+) -> Option<Target> {
+    let registry = gateway.pipeline().registry();
+    let target = listed(catalog, operation, name)?;
+    let ToolNames { shown, own, upstream } = target.names(gateway, name);
+    let may_use = target.which == gateway.own()
+        || registry.allows_relayed(&talk.caller, shown, own, upstream);
+    may_use.then_some(target)
 }
 
 /// Waits for upstreams that are starting, of those that have never listed anything. Returns whether one of

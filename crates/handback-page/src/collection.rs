@@ -400,6 +400,12 @@ pub enum CollectionError {
         /// What it held and what it holds, for people.
         change: &'static str,
     },
+    /// A column of the query is not there any more: the table was changed.
+    #[error("the source has no column '{column}' any more")]
+    ColumnGone {
+        /// The name of the column.
+        column: String,
+    },
     /// A value does not fit its column.
     #[error("column '{field}' takes {expected}")]
     BadValue {

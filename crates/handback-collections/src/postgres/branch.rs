@@ -11,7 +11,7 @@ use handback_page::{CollectionError, Order, Scalar};
 use super::catalog::Layout;
 use super::dialect::Postgres;
 use super::types::schema_of_operators;
-use crate::sql::{Conditions, Dialect, TableColumn};
+use crate::sql::{Conditions, Dialect, TableColumn, column_gone};
 
 /// Some of what follows a place, in one piece of an order.
 #[derive(Debug)]
@@ -140,9 +140,7 @@ impl<'a> Branch<'a> {
         };
         let columns = order.keys().iter().skip(row.first).zip(&row.values).map(|(key, value)| {
             let column = key.field.column().and_then(|name| layout.table.column(name));
-            column.map(|column| (column, *value)).ok_or_else(|| {
-                CollectionError::Gone("the table has other columns than before".to_owned())
-            })
+            column.map(|column| (column, *value)).ok_or_else(|| column_gone(&key.field))
         });
         let columns: Vec<(&TableColumn, &Scalar)> = columns.collect::<Result<_, _>>()?;
         let operator = match (row.greater, row.or_equal) {

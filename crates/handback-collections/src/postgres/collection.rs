@@ -104,7 +104,7 @@ impl PostgresCollection {
         mut work: impl FnMut(&Layout) -> Result<T, Fault>,
     ) -> Result<T, CollectionError> {
         match work(&self.known().layout) {
-            Err(Fault::Stale(_) | Fault::Final(CollectionError::Gone(_))) => {
+            Err(fault) if fault.is_of_old_layout() => {
                 let layout = self.look()?;
                 work(&layout).map_err(Fault::into_error)
             }
@@ -254,9 +254,7 @@ impl Collection for PostgresCollection {
             }
             result.map_err(|fault| match self.blame(fault, call, &query, layout) {
                 // Not from the start again, after rows were given.
-                fault @ (Fault::Stale(_) | Fault::Final(CollectionError::Gone(_))) if given => {
-                    Fault::Final(fault.into_error())
-                }
+                fault if given && fault.is_of_old_layout() => Fault::Final(fault.into_error()),
                 fault => fault,
             })
         };

@@ -83,6 +83,12 @@ impl Fault {
         Self::unavailable(text)
     }
 
+    /// Returns `true` if the table was changed since it was looked at.
+    pub(super) const fn is_of_old_layout(&self) -> bool {
+        use CollectionError::{ColumnGone, Gone};
+        matches!(self, Self::Stale(_) | Self::Final(Gone(_) | ColumnGone { .. }))
+    }
+
     /// What is left to say when trying again did not help.
     pub(super) fn into_error(self) -> CollectionError {
         match self {

@@ -12,7 +12,7 @@ use handback_page::scalar::{self, Decimal};
 use handback_page::{CollectionError, FieldPath, Filter, Kind, Order, Query, Scalar, Search};
 
 use super::catalog::Layout;
-use crate::sql::TableColumn;
+use crate::sql::{TableColumn, column_gone};
 
 /// The query, in values that fit their columns.
 pub(super) fn query(query: &Query, layout: &Layout) -> Result<Query, CollectionError> {
@@ -127,9 +127,7 @@ fn has_nul(text: &str) -> bool {
 }
 
 fn column<'a>(path: &FieldPath, layout: &'a Layout) -> Result<&'a TableColumn, CollectionError> {
-    path.column()
-        .and_then(|name| layout.table.column(name))
-        .ok_or_else(|| CollectionError::Gone("the table has other columns than before".to_owned()))
+    path.column().and_then(|name| layout.table.column(name)).ok_or_else(|| column_gone(path))
 }
 
 fn filter(given: &Filter, layout: &Layout) -> Result<Filter, CollectionError> {

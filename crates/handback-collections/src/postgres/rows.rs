@@ -7,6 +7,7 @@ use tokio_postgres::types::{FromSql, Type};
 use super::catalog::Layout;
 use super::error::Fault;
 use super::types::Form;
+use crate::sql::column_gone;
 
 /// How many rows room is made for in advance.
 const ROWS_EXPECTED_MAX: usize = 1024;
@@ -79,9 +80,7 @@ impl Selection {
                 None => {
                     let found =
                         fields().find(|(column, _)| Some(column.column.name.as_str()) == name);
-                    let (column, field) = found.ok_or_else(|| {
-                        CollectionError::Gone("the table has other columns than before".to_owned())
-                    })?;
+                    let (column, field) = found.ok_or_else(|| column_gone(&key.field))?;
                     let value = selection.add(selected.len() + 1, field.form, &field.select);
                     selected.push((&column.column.name, value));
                     value

@@ -8,7 +8,7 @@ use handback_page::{
     CollectionError, Direction, FieldPath, Filter, Nulls, Order, Query, Scalar, Search,
 };
 
-use super::{Dialect, Table, TableColumn};
+use super::{Dialect, Table, TableColumn, column_gone};
 
 /// Text of conditions, and the values that are bound to its placeholders.
 ///
@@ -119,9 +119,8 @@ impl<'a, D: Dialect> Conditions<'a, D> {
     }
 
     fn column(&self, path: &FieldPath) -> Result<&'a TableColumn, CollectionError> {
-        path.column().and_then(|name| self.table.column(name)).ok_or_else(|| {
-            CollectionError::Gone("the table has other columns than before".to_owned())
-        })
+        let found = path.column().and_then(|name| self.table.column(name));
+        found.ok_or_else(|| column_gone(path))
     }
 
     /// A placeholder for a value that a column is compared with.

@@ -6,7 +6,7 @@ mod index;
 pub(crate) use condition::{Conditions, joined};
 pub(crate) use index::{Index, IndexColumn, Serves, fixed_columns, serves};
 
-use handback_page::{Column, Schema, Shape};
+use handback_page::{CollectionError, Column, FieldPath, Schema, Shape};
 
 /// How a dialect spells what differs.
 pub(crate) trait Dialect {
@@ -72,6 +72,11 @@ impl Table {
         let columns = self.columns.iter().map(|column| column.column.clone()).collect();
         Schema::new(columns, self.key.clone(), Shape::Closed).with_part(&self.name)
     }
+}
+
+/// The error about a column of a query that its table does not have any more.
+pub(crate) fn column_gone(path: &FieldPath) -> CollectionError {
+    CollectionError::ColumnGone { column: path.to_string() }
 }
 
 /// A name as an identifier.

@@ -16,7 +16,7 @@ use super::error::failure;
 use super::plan::{self, PlaceColumn, Plan, Shape, Statement, Walk};
 use super::plans::Plans;
 use super::pool::Db;
-use crate::sql::{Table, TableColumn};
+use crate::sql::{Table, TableColumn, column_gone};
 
 /// A table as it was described, and what does not change from page to page.
 #[derive(Debug)]
@@ -84,9 +84,7 @@ impl Source {
     }
 
     pub(super) fn column(&self, path: &FieldPath) -> Result<&TableColumn, CollectionError> {
-        path.column()
-            .and_then(|name| self.table.column(name))
-            .ok_or_else(|| CollectionError::Gone("the table has other columns than before".into()))
+        path.column().and_then(|name| self.table.column(name)).ok_or_else(|| column_gone(path))
     }
 
     /// The rows of a window, in the transaction that `db` is in.

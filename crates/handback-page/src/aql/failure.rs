@@ -349,6 +349,7 @@ impl Failure {
                 failure
             }
             CollectionError::Gone(_) => Self::not_found("collection", name),
+            CollectionError::ColumnGone { ref column } => column_gone(name, column),
             CollectionError::TooLarge { what, limit, unit } => {
                 let (kind, hint) = match what {
                     "snapshot" => ("snapshot_size", None),
@@ -367,8 +368,7 @@ impl Failure {
                     None => failure,
                 }
             }
-            // Locked, slow or away: each has another remedy. Collections name no paths, addresses
-            // or statements there.
+            // Each cause has another remedy. No path, address or statement is in the text.
             CollectionError::Unavailable(text) => {
                 let why = format!("the source is not available: {}", cut_hint(&text));
                 Self::unavailable(name, &why)
@@ -436,6 +436,14 @@ impl Failure {
             }
         }
     }
+}
+
+/// A column of the query that the collection does not have any more.
+fn column_gone(collection: &str, column: &str) -> Failure {
+    let (collection, column) = (shortened(collection), shortened(column));
+    let mut failure = Failure::invalid_type("column", "name of a column", "unknown name");
+    failure.message = format!("Collection '{collection}' has no column '{column}' any more");
+    failure.with_hint("Introspect the collection for its columns, and start again without a cursor")
 }
 
 /// How many names of a caller are repeated in a message.

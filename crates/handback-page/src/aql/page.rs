@@ -94,7 +94,7 @@ impl Paged<'_> {
         };
         let cursor = request.ask.cursor().map(|(param_name, _)| param_name);
         let name = name.unwrap_or("collections");
-        let failed = |error| Failure::collection(error, name, cursor);
+        let failed = |error| self.not_fetched(error, &source, (name, cursor));
         let mut fetched = source.collection.fetch(&fetch).map_err(failed)?;
         if let Some(left_ms) = self.wait(&request, limit, &fetched) {
             return Ok(Done::Wait { left_ms });
@@ -141,6 +141,23 @@ impl Paged<'_> {
         let page = self.assemble(window, &request, &source, rng)?;
         let answer = Answer::new(self.params.operation, Body::Page(page), warnings);
         Ok(Done::Answer(answer))
+    }
+
+    /// The reason why there is no page. A column that was dropped while its schema was remembered is refused
+    /// like one that never was there: with the parameter that names it.
+    fn not_fetched(
+        &self,
+        error: CollectionError,
+        source: &Source<'_>,
+        (name, cursor): (&str, Option<&str>),
+    ) -> Failure {
+        if matches!(error, CollectionError::ColumnGone { .. })
+            && let Ok(schema) = source.collection.schema()
+            && let Err(failure) = query(self.params, &schema)
+        {
+            return failure;
+        }
+        Failure::collection(error, name, cursor)
     }
 
     fn collection(&self) -> Result<Listed<'_>, Failure> {

@@ -123,6 +123,27 @@ fn wound_b1_media_over_its_budget_is_a_link_and_comes_back_as_a_block() {
 }
 
 #[test]
+fn wound_a4_a_held_image_of_another_handback_is_read_there() {
+    for era in ERAS {
+        let sandbox = Sandbox::new();
+        sandbox.write("media.py", include_str!("media.py"));
+        let script = sandbox.path("media.py");
+        let mut words = vec!["wrap", "--name", "out", "--", env!("CARGO_BIN_EXE_handback"), "wrap"];
+        words.extend(["--media-budget", "500KiB", "--"]);
+        words.extend(["/usr/bin/env", "PATH=/usr/local/bin:/usr/bin:/bin", "python3"]);
+        words.extend([script.to_str().unwrap(), "both"]);
+        let mut client = Client::of(&sandbox, &words, era, json!({})).greeted();
+        client.ask("tools/list", json!({}));
+        let result = client.call("shots", &json!({"sizes": [600_000]}));
+        let content = result["content"].as_array().unwrap();
+        let link = content.iter().find(|block| block["type"] == "resource_link").unwrap();
+        let read = client.ask("resources/read", json!({"uri": link["uri"]}));
+        assert_eq!(read["contents"][0]["blob"], data(600_000), "{era:?}");
+        assert!(client.close().success());
+    }
+}
+
+#[test]
 fn wound_b1_many_images_are_shown_while_there_is_room_and_read_one_by_one() {
     let (_sandbox, mut client) = client(Era::Newest, "both", &["--media-budget", "300KiB"]);
     let sizes = vec![20_000; 100];

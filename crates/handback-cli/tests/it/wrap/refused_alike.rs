@@ -109,6 +109,10 @@ fn wound_a8_names_handles_and_cursors_that_are_not_there_are_refused_alike() {
             "handback__never",
         ];
         all_equal("names", &names.map(call));
+        let with_state = |name: &str| {
+            of("tools/call", name, json!({"name": name, "arguments": {}, "requestState": 5}))
+        };
+        all_equal("names with a state that is none", &names.map(with_state));
         let held = callers.ask(bob, "a__document", json!({"arguments": {"bytes": 100_000}}));
         let foreign = held["result"]["_meta"]["dev.handback/held"][0]["handle"].as_str().unwrap();
         let read = |handle: &str| {

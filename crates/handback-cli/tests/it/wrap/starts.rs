@@ -241,23 +241,51 @@ fn wound_b2_the_time_of_a_start_is_bounded() {
     }
 }
 
-#[test]
-fn wound_b2_a_call_waits_for_one_of_several_servers_that_is_starting() {
-    let world = Starting::new();
-    world.close_gate();
+/// A client of a gateway before a server that is there, `quick`, and `slow`, which waits for its gate.
+fn before_two(world: &Starting, more: &str) -> Client {
     let quoted = |words: &str| {
         let words: Vec<_> = world.words(words).iter().map(|word| format!("{word:?}")).collect();
         format!("[{}]", words.join(","))
     };
     let config = format!(
-        "demo = false\n[upstreams.quick]\ncommand = {}\n[upstreams.slow]\ncommand = {}\n",
+        "demo = false\n[upstreams.quick]\ncommand = {}\n[upstreams.slow]\ncommand = {}\n{more}",
         quoted("both"),
         quoted("both gated")
     );
     world.sandbox.write("handback.toml", &config);
     let path = world.sandbox.path("handback.toml");
     let flags = ["--config", path.to_str().unwrap()];
-    let mut client = Client::silent(&world.sandbox, &flags, Era::Newest, json!({}));
+    Client::silent(&world.sandbox, &flags, Era::Newest, json!({}))
+}
+
+#[test]
+fn wound_a8_a_denied_name_is_looked_for_like_one_that_nobody_has() {
+    let world = Starting::new();
+    world.close_gate();
+    let rules = "[[permissions.rules]]\ndeny = [\"die\"]\n";
+    let mut client = before_two(&world, rules);
+    let listed = client.ask("tools/list", json!({})).to_string();
+    assert!(listed.contains("greet") && !listed.contains("\"die\""), "{listed}");
+    let call = |client: &mut Client, name: &str| {
+        client.send("tools/call", json!({"name": name, "arguments": {}}))
+    };
+    // The server that is starting may have either of them.
+    let refused = [call(&mut client, "die"), call(&mut client, "never")];
+    let greeted = call(&mut client, "greet");
+    assert_eq!(client.receive()["id"], greeted);
+    world.open_gate();
+    let mut answers = [client.receive(), client.receive()];
+    answers.sort_by_key(|answer| answer["id"] != refused[0]);
+    assert_eq!(answers[0]["id"], refused[0], "{answers:?}");
+    assert_eq!(answers[0]["error"]["code"], -32602, "{answers:?}");
+    assert_eq!(answers[0]["error"], answers[1]["error"]);
+}
+
+#[test]
+fn wound_b2_a_call_waits_for_one_of_several_servers_that_is_starting() {
+    let world = Starting::new();
+    world.close_gate();
+    let mut client = before_two(&world, "");
     let id = client.send("tools/call", json!({"name": "slow__late", "arguments": {}}));
     // The tools of the other one do not wait for it.
     let listed = client.send("tools/list", json!({}));

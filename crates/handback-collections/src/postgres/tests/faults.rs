@@ -32,7 +32,7 @@ fn a_dropped_table_is_gone_and_one_that_comes_back_is_there() {
 }
 
 #[test]
-fn a_column_that_goes_or_comes_in_a_walk_is_noticed() {
+fn wound_a13_a_column_that_goes_or_comes_in_a_walk_is_noticed() {
     let Some(db) = Db::new(NUMBERS) else { return };
     let t = db.open("t");
     let by_a = query(&t, &json!({}), &["a"]);
@@ -47,7 +47,7 @@ fn a_column_that_goes_or_comes_in_a_walk_is_noticed() {
     db.execute("ALTER TABLE t DROP COLUMN a");
     let window = Window::Forward { after: Some(&after), limit: 2 };
     let error = t.fetch(&fetch(&by_a, window)).unwrap_err();
-    assert!(matches!(error, CollectionError::Gone(_)), "{error}");
+    assert!(matches!(&error, CollectionError::ColumnGone { column } if column == "a"), "{error}");
     assert!(t.schema().unwrap().column("a").is_none());
     assert_eq!(forward(&t, &query(&t, &json!({}), &[]), None, 9).rows.len(), 9);
 }
