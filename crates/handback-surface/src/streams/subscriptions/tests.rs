@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use handback_store::{Kv, Log, MemoryStore};
@@ -261,4 +263,26 @@ async fn a_pattern_over_more_streams_than_its_owner_may_follow_is_refused_whole(
     assert!(matches!(refused, Err(NotMade::Exhausted)), "{refused:?}");
     assert_eq!(world.all.quotas.bytes.used_by_stored("ada"), (8 << 20) - 5_000);
     assert_eq!(world.all.quotas.count.used_by_stored("ada"), 1);
+}
+
+/// Without a pause, the task that matches would keep the only thread that could give the locks back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn wound_a2_taken_locks_leave_the_thread_to_others() {
+    let world = World::new();
+    for owner in ["ada", "bob"] {
+        world.make(owner, "s", "jobs/*").await.unwrap();
+    }
+    let mut taken = Vec::new();
+    for owner in ["ada", "bob"] {
+        let owner = world.all.owners.get(owner).unwrap();
+        taken.push(Arc::clone(&owner.book).lock_owned().await);
+        owner.namespace.add("jobs/1", 0);
+    }
+    // Longer than the pauses of the task. This thread is not the runtime's.
+    std::thread::sleep(Duration::from_millis(90));
+    let (done, is_done) = mpsc::channel();
+    tokio::spawn(async move { done.send(()) });
+    let ran = is_done.recv_timeout(Duration::from_secs(10));
+    drop(taken);
+    assert!(ran.is_ok(), "the only thread of the runtime is taken");
 }
