@@ -98,9 +98,12 @@ impl Subscriptions {
     pub(super) fn look(self: &Arc<Self>, book: &mut Book, id: &str, path: Option<&str>) {
         let now = self.streams.now();
         let Some(subscription) = book.get_mut(id) else { return };
-        if subscription.expire(now) && subscription.config.kind == Kind::Webhook {
+        let has_expired = subscription.expire(now);
+        if has_expired && subscription.config.kind == Kind::Webhook {
             subscription.failed(now, jitter());
         }
+        // The end of a lease concerns all streams, also those that did not grow.
+        let path = path.filter(|_| !has_expired);
         if subscription.is_unannounced() {
             self.announce(subscription);
         }
@@ -120,6 +123,9 @@ impl Subscriptions {
                         retry = Some(now + RETRY_MS);
                     }
                 }
+            } else if path.is_some() {
+                // A look at all streams may be on the agenda: this one does not replace it.
+                return;
             }
         }
         self.agenda.plan(subscription, now, retry);

@@ -286,3 +286,33 @@ async fn wound_a2_taken_locks_leave_the_thread_to_others() {
     drop(taken);
     assert!(ran.is_ok(), "the only thread of the runtime is taken");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_at_one_stream_replaces_no_look_at_all_streams() {
+    let world = World::new();
+    world.make("ada", "s", "jobs/*").await.unwrap();
+    world.settle("ada").await;
+    let look = |all: &Arc<Subscriptions>, book: &mut Book| {
+        let key = ("ada".into(), "s".to_owned());
+        all.agenda.set(key.clone(), Some(1_500));
+        all.look(book, "s", Some("wakes"));
+        all.agenda.take_due(1_500) == Some(key)
+    };
+    assert!(world.all.with_book("ada", look).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_ends_in_a_look_at_one_stream_wakes_for_all() {
+    let world = World::new();
+    world.make("ada", "s", "jobs/*").await.unwrap();
+    world.create("ada", "jobs/1").await;
+    world.settle("ada").await;
+    let look = |all: &Arc<Subscriptions>, book: &mut Book| {
+        let wake = book.get_mut("s").unwrap().wake.as_mut().unwrap();
+        wake.holder = Some("w".to_owned());
+        wake.lease_until_ms = Some(1_000);
+        all.look(book, "s", Some("wakes"));
+        book.get("s").unwrap().wake.as_ref().map(|wake| wake.generation)
+    };
+    assert_eq!(world.all.with_book("ada", look).await.unwrap(), Some(2));
+}
