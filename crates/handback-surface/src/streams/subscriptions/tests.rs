@@ -10,9 +10,11 @@ use handback_store::{Kv, Log, MemoryStore};
 use handback_stream::{Append, Command, Create, Life, Payload, Reply, SigningKey, StreamName};
 use handback_tool::{Quota, Share};
 
-use super::book::Book;
+use super::book::{Book, Todo};
 use super::making::{Made, NotMade};
-use super::state::{Config, Kind};
+use super::slices::Budget;
+use super::state::{Config, Kind, Link};
+use super::worker::Worker;
 use super::*;
 use crate::streams::{Clock, Mode, Streams};
 
@@ -315,4 +317,29 @@ async fn a_lease_that_ends_in_a_look_at_one_stream_wakes_for_all() {
         book.get("s").unwrap().wake.as_ref().map(|wake| wake.generation)
     };
     assert_eq!(world.all.with_book("ada", look).await.unwrap(), Some(2));
+}
+
+/// A wake reads and stores every stream that its subscription follows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wound_a2_looks_at_large_subscriptions_take_a_slice_each() {
+    let world = World::new();
+    for id in ["s", "t"] {
+        world.make("ada", id, "jobs/*").await.unwrap();
+    }
+    world.settle("ada").await;
+    let owner = world.all.owners.get("ada").unwrap();
+    let mut book = Arc::clone(&owner.book).lock_owned().await;
+    for id in ["s", "t"] {
+        for n in 0..1_000 {
+            let link = Link { explicit: false, acked: 0 };
+            book.link(id, &format!("jobs/{n}"), link).unwrap();
+        }
+        book.todo.push_back(Todo::Look { id: id.to_owned(), path: None });
+    }
+    let all = Arc::clone(&world.all);
+    let slice = move |budget: &mut Budget| {
+        let has_more = Worker { all: &all, owner: &owner, book: &mut book, budget }.run();
+        (has_more, book.todo.len())
+    };
+    assert_eq!(world.all.slices.run(slice).await, Some((true, 1)));
 }
