@@ -55,12 +55,18 @@ async fn wound_a2_patterns_paths_and_descriptions_of_megabytes_are_refused() {
     let streams: Vec<_> = (0..10_001).map(|n| n.to_string()).collect();
     let too_many = "a subscription follows 10000 streams at most";
     check(json!({"streams": streams}), too_many).await;
+    let same = vec!["a"; 10_001];
+    check(json!({"streams": same}), too_many).await;
 
     assert_eq!(put(&server, "s", &pull("a/**/**/b"), None).await.status, 201);
     assert_eq!(put(&server, "s", &pull("a/**/b"), None).await.status, 200, "one form");
     let add = format!("POST {}/streams", subscription("s"));
-    let answer = server.ask_with(&add, &[JSON], &json!({"streams": [long]}).to_string()).await;
-    assert_eq!(answer.status, 400);
+    for streams in [vec![long.as_str()], same] {
+        let body = json!({"streams": streams}).to_string();
+        assert_eq!(server.ask_with(&add, &[JSON], &body).await.status, 400);
+    }
+    let take = format!("DELETE {}/streams/{long}", subscription("s"));
+    assert_eq!(server.ask(&take, None, "").await.status, 400);
 }
 
 /// An older version took such a pattern, and matched it with every stream at every start.
