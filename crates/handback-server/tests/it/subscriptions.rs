@@ -119,14 +119,17 @@ async fn wound_a2_one_caller_at_its_share_leaves_subscriptions_to_others() {
         statuses.push(put(&server, &n.to_string(), &pull("**"), ada).await.status);
     }
     assert_eq!(statuses[..2], [201, 201]);
-    assert!(statuses[2..].iter().all(|status| *status == 429), "{statuses:?}");
+    assert!(statuses[2..].iter().all(|status| *status == 507), "{statuses:?}");
+    let refused = put(&server, "more", &pull("**"), ada).await;
+    let refused: Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!(refused["error"]["code"], "CALLER_SHARE");
     for n in 0..2 {
         assert_eq!(put(&server, &n.to_string(), &pull("**"), bob).await.status, 201);
     }
     let delete = format!("DELETE {}", subscription("0"));
     assert_eq!(server.ask(&delete, ada, "").await.status, 204);
     assert_eq!(put(&server, "again", &pull("**"), ada).await.status, 201);
-    assert_eq!(put(&server, "more", &pull("**"), ada).await.status, 429);
+    assert_eq!(put(&server, "more", &pull("**"), ada).await.status, 507);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,9 +140,11 @@ async fn without_identities_the_one_caller_has_all_subscriptions() {
     for n in 0..4 {
         statuses.push(put(&server, &n.to_string(), &pull("**"), None).await.status);
     }
-    assert_eq!(statuses, [201, 201, 201, 429]);
+    assert_eq!(statuses, [201, 201, 201, 507]);
     let metrics = server.ask("GET /metrics", None, "").await.body;
     assert!(metrics.contains("\nhandback_subscriptions 3\n"), "{metrics}");
+    let refused = "\nhandback_refusals_total{reason=\"caller_share\"} 1\n";
+    assert!(metrics.contains(refused), "{metrics}");
     // Each has at least its fixed cost.
     let bytes = metrics.lines().find_map(|line| line.strip_prefix("handback_subscription_bytes "));
     assert!(bytes.unwrap().parse::<u64>().unwrap() > 3 * 4096, "{bytes:?}");

@@ -89,7 +89,7 @@ struct Charges {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     Links,
-    Quota,
+    Quota(Exhausted),
 }
 
 impl Entry {
@@ -121,10 +121,10 @@ impl Entry {
     /// Counts more bytes, or fewer.
     fn recount(&mut self, more: u64, less: u64) -> Result<(), Full> {
         if let Some(Charges { bytes, .. }) = &mut self.charges {
-            bytes.grow(more).map_err(|_| Full::Quota)?;
+            bytes.grow(more).map_err(Full::Quota)?;
             bytes.shrink(less);
         } else if more > less {
-            return Err(Full::Quota);
+            return Err(Full::Quota(Exhausted::Caller));
         }
         Ok(())
     }
@@ -284,7 +284,8 @@ mod tests {
         assert_eq!(used(), before + link_cost("x"));
         assert_eq!(book.link("s", "x", link), Ok(()));
         assert_eq!(used(), before + link_cost("x"));
-        assert_eq!(book.link("s", &"y".repeat(8_000), link), Err(Full::Quota));
+        let refused = book.link("s", &"y".repeat(8_000), link);
+        assert_eq!(refused, Err(Full::Quota(Exhausted::Caller)));
         assert_eq!(book.of_path("x"), ["s"]);
         book.unlink("s", "x");
         assert_eq!((used(), book.of_path("x").len()), (before, 0));

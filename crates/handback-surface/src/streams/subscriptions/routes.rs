@@ -120,7 +120,7 @@ impl Subscriptions {
             Err(NotMade::Exists) => {
                 return Err(refusal(StatusCode::CONFLICT, "EXISTS", "there is another one"));
             }
-            Err(NotMade::Exhausted) => return Err(too_many()),
+            Err(NotMade::Exhausted(part)) => return Err(answer::full(part)),
             Err(NotMade::Links(why)) => return Err(bad(why)),
             Err(NotMade::Store(error)) => return Err(unstored(error)),
             Err(NotMade::Stopping) => return Err(stopping()),
@@ -181,7 +181,7 @@ impl Subscriptions {
         };
         let stored = match linked {
             Err(Full::Links) => Err(bad(TOO_MANY_LINKS)),
-            Err(Full::Quota) => Err(too_many()),
+            Err(Full::Quota(part)) => Err(answer::full(part)),
             Ok(()) => match book.get(id) {
                 Some(subscription) => {
                     self.rows.store(subscription, self.streams.now()).map_err(unstored)
@@ -416,11 +416,6 @@ fn held(holder: &str, generation: u64) -> Box<Response<ReplyBody>> {
         "generation": generation,
     }});
     Box::new(json_response(StatusCode::CONFLICT, &error))
-}
-
-fn too_many() -> Box<Response<ReplyBody>> {
-    let text = "the limit of subscriptions is reached";
-    refusal(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY", text)
 }
 
 fn stopping() -> Box<Response<ReplyBody>> {

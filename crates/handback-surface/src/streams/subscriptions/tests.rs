@@ -237,12 +237,12 @@ async fn wound_a2_one_owner_at_its_quota_leaves_room_for_others() {
         world.make("ada", &n.to_string(), "**").await.unwrap();
     }
     let refused = world.make("ada", "10", "**").await;
-    assert!(matches!(refused, Err(NotMade::Exhausted)), "{refused:?}");
+    assert!(matches!(refused, Err(NotMade::Exhausted(_))), "{refused:?}");
     world.make("bob", "0", "**").await.unwrap();
     assert_eq!(world.all.quotas.count.used(), 11);
     let world = world.again();
     assert_eq!(world.all.quotas.count.used_by_stored("ada"), 10);
-    assert!(matches!(world.make("ada", "10", "**").await, Err(NotMade::Exhausted)));
+    assert!(matches!(world.make("ada", "10", "**").await, Err(NotMade::Exhausted(_))));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -262,7 +262,7 @@ async fn a_pattern_over_more_streams_than_its_owner_may_follow_is_refused_whole(
         world.create("ada", &format!("jobs/new/{n}")).await;
     }
     let refused = world.make("ada", "t", "jobs/**").await;
-    assert!(matches!(refused, Err(NotMade::Exhausted)), "{refused:?}");
+    assert!(matches!(refused, Err(NotMade::Exhausted(_))), "{refused:?}");
     assert_eq!(world.all.quotas.bytes.used_by_stored("ada"), (8 << 20) - 5_000);
     assert_eq!(world.all.quotas.count.used_by_stored("ada"), 1);
 }
