@@ -55,12 +55,18 @@ async fn wound_a2_patterns_paths_and_descriptions_of_megabytes_are_refused() {
     let streams: Vec<_> = (0..10_001).map(|n| n.to_string()).collect();
     let too_many = "a subscription follows 10000 streams at most";
     check(json!({"streams": streams}), too_many).await;
+    let same = vec!["a"; 10_001];
+    check(json!({"streams": same}), too_many).await;
 
     assert_eq!(put(&server, "s", &pull("a/**/**/b"), None).await.status, 201);
     assert_eq!(put(&server, "s", &pull("a/**/b"), None).await.status, 200, "one form");
     let add = format!("POST {}/streams", subscription("s"));
-    let answer = server.ask_with(&add, &[JSON], &json!({"streams": [long]}).to_string()).await;
-    assert_eq!(answer.status, 400);
+    for streams in [vec![long.as_str()], same] {
+        let body = json!({"streams": streams}).to_string();
+        assert_eq!(server.ask_with(&add, &[JSON], &body).await.status, 400);
+    }
+    let take = format!("DELETE {}/streams/{long}", subscription("s"));
+    assert_eq!(server.ask(&take, None, "").await.status, 400);
 }
 
 /// An older version took such a pattern, and matched it with every stream at every start.
@@ -113,14 +119,17 @@ async fn wound_a2_one_caller_at_its_share_leaves_subscriptions_to_others() {
         statuses.push(put(&server, &n.to_string(), &pull("**"), ada).await.status);
     }
     assert_eq!(statuses[..2], [201, 201]);
-    assert!(statuses[2..].iter().all(|status| *status == 429), "{statuses:?}");
+    assert!(statuses[2..].iter().all(|status| *status == 507), "{statuses:?}");
+    let refused = put(&server, "more", &pull("**"), ada).await;
+    let refused: Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!(refused["error"]["code"], "CALLER_SHARE");
     for n in 0..2 {
         assert_eq!(put(&server, &n.to_string(), &pull("**"), bob).await.status, 201);
     }
     let delete = format!("DELETE {}", subscription("0"));
     assert_eq!(server.ask(&delete, ada, "").await.status, 204);
     assert_eq!(put(&server, "again", &pull("**"), ada).await.status, 201);
-    assert_eq!(put(&server, "more", &pull("**"), ada).await.status, 429);
+    assert_eq!(put(&server, "more", &pull("**"), ada).await.status, 507);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,9 +140,11 @@ async fn without_identities_the_one_caller_has_all_subscriptions() {
     for n in 0..4 {
         statuses.push(put(&server, &n.to_string(), &pull("**"), None).await.status);
     }
-    assert_eq!(statuses, [201, 201, 201, 429]);
+    assert_eq!(statuses, [201, 201, 201, 507]);
     let metrics = server.ask("GET /metrics", None, "").await.body;
     assert!(metrics.contains("\nhandback_subscriptions 3\n"), "{metrics}");
+    let refused = "\nhandback_refusals_total{reason=\"caller_share\"} 1\n";
+    assert!(metrics.contains(refused), "{metrics}");
     // Each has at least its fixed cost.
     let bytes = metrics.lines().find_map(|line| line.strip_prefix("handback_subscription_bytes "));
     assert!(bytes.unwrap().parse::<u64>().unwrap() > 3 * 4096, "{bytes:?}");

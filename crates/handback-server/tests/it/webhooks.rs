@@ -217,6 +217,40 @@ async fn wound_a3_redirects_are_not_followed() {
     assert!(second.requests.try_recv().is_err());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_targets_of_one_caller_leave_deliveries_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let slow = format!("http://{}/in", silent.local_addr().unwrap());
+    let mut receiver = Receiver::new(DONE.to_owned()).await;
+    let target = receiver.url("/in");
+    let (config, tokens) = identified(config(), folder.path(), &["ada", "bob"]);
+    let server = Running::start(config.webhooks(options(&[&slow, &target]))).await;
+    let (ada, bob) = (Some(tokens[0].as_str()), Some(tokens[1].as_str()));
+    let bearer = format!("Bearer {}", tokens[0]);
+    let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
+    let body = json!({"type": "webhook", "pattern": "jobs/*", "webhook": {"url": slow}});
+    for n in 0..20 {
+        let line = format!("PUT /v1/stream/__ds/subscriptions/{n}");
+        assert_eq!(server.ask_with(&line, &headers, &body.to_string()).await.status, 201);
+    }
+    assert_eq!(server.ask("PUT /v1/stream/jobs/1", ada, "x").await.status, 201);
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        held.push(tokio::time::timeout(DEADLINE, silent.accept()).await.unwrap().unwrap());
+    }
+    let more = tokio::time::timeout(Duration::from_millis(500), silent.accept()).await;
+    assert!(more.is_err(), "a caller has 16 deliveries in flight");
+    assert_eq!(subscribe(&server, &target, bob).await.status, 201);
+    assert_eq!(server.ask("PUT /v1/stream/jobs/1", bob, "x").await.status, 201);
+    receiver.next().await;
+    // The next ones take their turns as others end.
+    drop(held);
+    for _ in 0..4 {
+        tokio::time::timeout(DEADLINE, silent.accept()).await.unwrap().unwrap();
+    }
+}
+
 /// The target was allowed when the subscription was made.
 #[tokio::test(flavor = "multi_thread")]
 async fn wound_a3_a_target_is_checked_again_at_each_delivery() {

@@ -135,6 +135,16 @@ pub(super) fn waits(part: Exhausted) -> Response<ReplyBody> {
     response
 }
 
+/// The response to a caller whose share of subscriptions or of their bytes is used up, or all callers'
+/// limit is.
+pub(super) fn full(part: Exhausted) -> Box<Response<ReplyBody>> {
+    let resource = "subscriptions of streams";
+    let sentence = part.sentence(resource);
+    let mut response = error(StatusCode::INSUFFICIENT_STORAGE, part.code(), &sentence);
+    response.extensions_mut().insert(OverQuota { resource, part });
+    Box::new(response)
+}
+
 /// What a command that was not done is on HTTP. The reason itself is for operators.
 pub(super) fn not_taken(why: &NotTaken) -> Response<ReplyBody> {
     let (status, code, message) = match why {

@@ -76,10 +76,12 @@ impl Directory {
         self.forget_unused(namespace);
     }
 
-    /// Removes a namespace without streams that nobody follows.
+    /// Removes a namespace without streams that nobody follows. Only the caller may have it beside the
+    /// directory: a stream that is about to be added would be in no namespace of the directory.
     pub(super) fn forget_unused(&self, namespace: &Arc<Namespace>) {
         let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
         let is_used = namespace.is_followed.load(Ordering::SeqCst)
+            || Arc::strong_count(namespace) > 2
             || !lock(&namespace.streams).created.is_empty();
         if !is_used
             && owners.get(&namespace.owner).is_some_and(|known| Arc::ptr_eq(known, namespace))
@@ -260,10 +262,21 @@ mod tests {
         directory.forget_unused(&ada);
         assert_eq!(count(), 1);
         ada.remove("a");
-        let ada = directory.follow("ada");
+        drop(directory.follow("ada"));
         directory.forget_unused(&ada);
         assert_eq!(count(), 1);
         directory.unfollow(&ada);
         assert_eq!(count(), 0);
+    }
+
+    #[test]
+    fn a_namespace_that_a_stream_is_about_to_use_stays() {
+        let directory = Directory::default();
+        let followed = directory.follow("ada");
+        // As the writer has it before it adds the first stream.
+        let used = directory.namespace("ada");
+        directory.unfollow(&followed);
+        used.add("a", 1);
+        assert!(Arc::ptr_eq(&directory.namespace("ada"), &used));
     }
 }

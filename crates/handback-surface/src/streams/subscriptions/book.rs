@@ -12,11 +12,16 @@ use super::state::{Config, Link, MAX_LINKS, Subscription};
 /// Bytes that a subscription counts beyond its texts: maps, a row of the store, a time on the agenda.
 const SUBSCRIPTION_COST_BYTES: u64 = 4 << 10;
 
-/// Bytes that a link counts beyond its path.
-const LINK_COST_BYTES: u64 = 128;
+/// Bytes that a link counts beyond its path: its places in three maps, and the set of ids in the index.
+const LINK_COST_BYTES: u64 = 512;
 
 /// The copies of a link's path: in the links, in the snapshot of a wake, in the index.
 const PATH_COPIES: u64 = 3;
+
+/// Bytes of three places in maps, and of a set of strings, whose nodes have room for 11.
+const LINK_MEMORY_BYTES: usize = 3 * size_of::<(String, Link)>() + 11 * size_of::<String>();
+
+const _: () = assert!(LINK_COST_BYTES >= LINK_MEMORY_BYTES as u64, "a link costs its memory");
 
 /// The limits for all subscriptions of a server, of which each identified caller has a share.
 #[derive(Clone, Debug)]
@@ -89,7 +94,7 @@ struct Charges {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     Links,
-    Quota,
+    Quota(Exhausted),
 }
 
 impl Entry {
@@ -121,10 +126,10 @@ impl Entry {
     /// Counts more bytes, or fewer.
     fn recount(&mut self, more: u64, less: u64) -> Result<(), Full> {
         if let Some(Charges { bytes, .. }) = &mut self.charges {
-            bytes.grow(more).map_err(|_| Full::Quota)?;
+            bytes.grow(more).map_err(Full::Quota)?;
             bytes.shrink(less);
         } else if more > less {
-            return Err(Full::Quota);
+            return Err(Full::Quota(Exhausted::Caller));
         }
         Ok(())
     }
@@ -284,7 +289,8 @@ mod tests {
         assert_eq!(used(), before + link_cost("x"));
         assert_eq!(book.link("s", "x", link), Ok(()));
         assert_eq!(used(), before + link_cost("x"));
-        assert_eq!(book.link("s", &"y".repeat(8_000), link), Err(Full::Quota));
+        let refused = book.link("s", &"y".repeat(8_000), link);
+        assert_eq!(refused, Err(Full::Quota(Exhausted::Caller)));
         assert_eq!(book.of_path("x"), ["s"]);
         book.unlink("s", "x");
         assert_eq!((used(), book.of_path("x").len()), (before, 0));

@@ -16,7 +16,7 @@ use super::worker::Worker;
 #[derive(Debug)]
 pub(super) enum NotMade {
     Exists,
-    Exhausted,
+    Exhausted(Exhausted),
     Links(&'static str),
     Store(StoreError),
     Stopping,
@@ -75,7 +75,7 @@ impl Subscriptions {
             }
             // Stored by an older version, there may be more of them than are counted.
             if book.len() as u64 >= self.quotas.count.limit_of_stored(owner) {
-                return Err(NotMade::Exhausted);
+                return Err(NotMade::Exhausted(Exhausted::Caller));
             }
             let subscription = Subscription::new(owner, id, config, self.streams.now());
             book.insert(Entry::new(subscription, &self.quotas)?);
@@ -113,8 +113,8 @@ impl Subscriptions {
 }
 
 impl From<Exhausted> for NotMade {
-    fn from(_: Exhausted) -> Self {
-        Self::Exhausted
+    fn from(part: Exhausted) -> Self {
+        Self::Exhausted(part)
     }
 }
 
@@ -122,7 +122,7 @@ impl From<Full> for NotMade {
     fn from(full: Full) -> Self {
         match full {
             Full::Links => Self::Links(TOO_MANY_LINKS),
-            Full::Quota => Self::Exhausted,
+            Full::Quota(part) => Self::Exhausted(part),
         }
     }
 }

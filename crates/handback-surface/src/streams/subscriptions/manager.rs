@@ -9,11 +9,12 @@ use handback_store::{Kv, StoreError};
 use handback_stream::{Append, Command, Offset, Payload, Reply, SigningKey, StreamName};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use super::agenda::Agenda;
 use super::book::{Book, Entry, Scan, SubscriptionQuotas, Todo};
 use super::deliver;
-use super::owners::Owners;
+use super::owners::{Owner, Owners};
 use super::rows::Rows;
 use super::signer::Signer;
 use super::slices::{Slices, blocking};
@@ -25,6 +26,10 @@ use crate::streams::driver::Streams;
 /// Milliseconds until a wake is tried again that was not stored.
 const RETRY_MS: u64 = 250;
 
+/// Webhooks of all owners in flight: half of the files that connections leave to the store and to
+/// requests of the server.
+const MAX_DELIVERIES: usize = 128;
+
 /// All subscriptions of a server.
 pub(crate) struct Subscriptions {
     pub(super) streams: Arc<Streams>,
@@ -35,6 +40,7 @@ pub(crate) struct Subscriptions {
     pub(super) owners: Owners,
     pub(super) agenda: Agenda,
     pub(super) slices: Slices,
+    deliveries: Semaphore,
     /// The time at which the subscriptions were loaded.
     pub(super) opened_ms: u64,
 }
@@ -60,6 +66,7 @@ impl Subscriptions {
             owners: Owners::new(Arc::clone(&streams)),
             agenda: Agenda::new(streams.directory().notify()),
             slices: Slices::default(),
+            deliveries: Semaphore::new(MAX_DELIVERIES),
             opened_ms: streams.now(),
             streams,
         });
@@ -98,9 +105,12 @@ impl Subscriptions {
     pub(super) fn look(self: &Arc<Self>, book: &mut Book, id: &str, path: Option<&str>) {
         let now = self.streams.now();
         let Some(subscription) = book.get_mut(id) else { return };
-        if subscription.expire(now) && subscription.config.kind == Kind::Webhook {
+        let has_expired = subscription.expire(now);
+        if has_expired && subscription.config.kind == Kind::Webhook {
             subscription.failed(now, jitter());
         }
+        // The end of a lease concerns all streams, also those that did not grow.
+        let path = path.filter(|_| !has_expired);
         if subscription.is_unannounced() {
             self.announce(subscription);
         }
@@ -120,6 +130,9 @@ impl Subscriptions {
                         retry = Some(now + RETRY_MS);
                     }
                 }
+            } else if path.is_some() {
+                // A look at all streams may be on the agenda: this one does not replace it.
+                return;
             }
         }
         self.agenda.plan(subscription, now, retry);
@@ -135,7 +148,7 @@ impl Subscriptions {
         }
         self.rows.store(subscription, self.streams.now())?;
         match subscription.config.kind {
-            Kind::Webhook => self.deliver(subscription, &token),
+            Kind::Webhook => self.deliver(subscription, token),
             Kind::PullWake => self.announce(subscription),
         }
         Ok(())
@@ -191,29 +204,60 @@ impl Subscriptions {
         }
     }
 
-    /// Sends the webhook, and takes its response.
-    fn deliver(self: &Arc<Self>, subscription: &Subscription, token: &str) {
-        let Some(webhook) = subscription.config.webhook.clone() else { return };
-        let Some(wake) = subscription.wake.clone() else { return };
+    /// Sends the webhook of a wake in its turn, and takes the response.
+    fn deliver(self: &Arc<Self>, subscription: &Subscription, token: String) {
+        let Some(wake) = &subscription.wake else { return };
+        let Some(owner) = self.owners.get(&subscription.owner) else { return };
+        let (id, wake_id) = (subscription.id.clone(), wake.id.clone());
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            this.deliver_in_turn(&owner, id, wake_id, token).await;
+            this.owners.retire(owner);
+        });
+    }
+
+    async fn deliver_in_turn(
+        self: &Arc<Self>,
+        owner: &Owner,
+        id: String,
+        wake_id: String,
+        token: String,
+    ) {
+        let Ok(_of_owner) = owner.deliveries.acquire().await else { return };
+        let Ok(_of_all) = self.deliveries.acquire().await else { return };
+        let binding = Arc::clone(owner.namespace.owner());
+        let (of_id, of_wake) = (id.clone(), wake_id.clone());
+        let request = move |this: &Arc<Self>, book: &mut Book| {
+            this.webhook_request(book.get(&of_id)?, &of_wake, &token)
+        };
+        // The wake may have ended before its turn.
+        let Some(Some((url, body))) = self.with_book(&binding, request).await else { return };
+        let signature = self.signer.header(&body, self.streams.now());
+        let answer = deliver::post(&self.targets, &url, body, &signature).await;
+        let done = move |this: &Arc<Self>, book: &mut Book| {
+            this.delivered(book, &id, &wake_id, answer.as_deref());
+        };
+        self.with_book(&binding, done).await;
+    }
+
+    /// The URL and the body of the webhook of a wake, unless the wake has ended.
+    fn webhook_request(
+        &self,
+        subscription: &Subscription,
+        wake_id: &str,
+        token: &str,
+    ) -> Option<(String, Bytes)> {
+        let wake = subscription.wake.as_ref().filter(|wake| wake.id == wake_id)?;
+        let url = subscription.config.webhook.as_ref()?.url.clone();
         let body = json!({
             "subscription_id": subscription.id,
             "wake_id": wake.id,
             "generation": wake.generation,
-            "streams": subscription.progress(&*tails(&self.streams, &subscription.owner)),
+            "streams": subscription.progress(&|path: &str| wake.snapshot.get(path).copied()),
             "callback_url": self.signer.callback_url(&subscription.id),
             "callback_token": token,
         });
-        let body = Bytes::from(body.to_string());
-        let signature = self.signer.header(&body, self.streams.now());
-        let this = Arc::clone(self);
-        let (owner, id) = (subscription.owner.clone(), subscription.id.clone());
-        tokio::spawn(async move {
-            let answer = deliver::post(&this.targets, &webhook.url, body, &signature).await;
-            let done = move |this: &Arc<Self>, book: &mut Book| {
-                this.delivered(book, &id, &wake.id, answer.as_deref());
-            };
-            this.with_book(&owner, done).await;
-        });
+        Some((url, Bytes::from(body.to_string())))
     }
 
     fn delivered(

@@ -28,6 +28,8 @@ const CATCH_UP_SLICES: usize = 64;
 struct Queue {
     order: VecDeque<Arc<str>>,
     due: HashMap<Arc<str>, Vec<String>>,
+    /// Owners in a row whose lock was taken.
+    misses: usize,
 }
 
 impl Queue {
@@ -50,6 +52,16 @@ impl Queue {
         if let Some(known) = self.due.get_mut(&owner) {
             known.extend(due);
         }
+    }
+
+    /// Counts an owner whose lock was taken. Returns whether that is so for every owner.
+    fn has_missed_all(&mut self) -> bool {
+        self.misses += 1;
+        let has_missed_all = self.misses >= self.order.len();
+        if has_missed_all {
+            self.misses = 0;
+        }
+        has_missed_all
     }
 }
 
@@ -89,12 +101,14 @@ impl Subscriptions {
     async fn turn(self: &Arc<Self>, queue: &mut Queue, owner: Arc<str>, due: Vec<String>) {
         let Some(found) = self.owners.get(&owner) else { return };
         let Ok(mut book) = Arc::clone(&found.book).try_lock_owned() else {
-            if queue.order.is_empty() {
+            queue.put_back(owner, due);
+            // Whoever has the locks may need this thread to give them back.
+            if queue.has_missed_all() {
                 tokio::time::sleep(LOOK_PAUSE).await;
             }
-            queue.put_back(owner, due);
             return;
         };
+        queue.misses = 0;
         let this = Arc::clone(self);
         let slice = move |budget: &mut Budget| {
             book.todo.extend(due.into_iter().map(|id| Todo::Look { id, path: None }));

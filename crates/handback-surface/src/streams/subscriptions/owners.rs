@@ -3,9 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Semaphore;
+
 use super::book::Book;
 use crate::streams::directory::Namespace;
 use crate::streams::driver::Streams;
+
+/// Webhooks of one owner in flight, so that its slow targets leave deliveries to others.
+const MAX_DELIVERIES_OF_OWNER: usize = 16;
 
 /// All owners with subscriptions. The lock is held to look an owner up, and never while anything is
 /// matched, read or written.
@@ -20,6 +25,8 @@ pub(super) struct Owner {
     pub(super) book: Arc<tokio::sync::Mutex<Book>>,
     /// Held while a subscription is made or removed.
     pub(super) making: tokio::sync::Mutex<()>,
+    /// Held while a webhook is delivered.
+    pub(super) deliveries: Semaphore,
 }
 
 impl Owners {
@@ -47,6 +54,7 @@ impl Owners {
             namespace,
             book: Arc::default(),
             making: tokio::sync::Mutex::new(()),
+            deliveries: Semaphore::new(MAX_DELIVERIES_OF_OWNER),
         });
         all.insert(name, Arc::clone(&owner));
         owner

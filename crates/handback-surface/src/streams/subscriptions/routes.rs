@@ -15,7 +15,8 @@ use super::book::{Book, Full};
 use super::making::{Made, NotMade};
 use super::manager::{Subscriptions, acks, random};
 use super::state::{
-    BAD_PATH, Claim, Config, Fault, Kind, Link, Subscription, TOO_MANY_LINKS, is_path, normal_path,
+    BAD_PATH, Claim, Config, Fault, Kind, Link, MAX_LINKS, Subscription, TOO_MANY_LINKS, is_path,
+    normal_path,
 };
 use super::tails::tails;
 use crate::body::ReplyBody;
@@ -119,7 +120,7 @@ impl Subscriptions {
             Err(NotMade::Exists) => {
                 return Err(refusal(StatusCode::CONFLICT, "EXISTS", "there is another one"));
             }
-            Err(NotMade::Exhausted) => return Err(too_many()),
+            Err(NotMade::Exhausted(part)) => return Err(answer::full(part)),
             Err(NotMade::Links(why)) => return Err(bad(why)),
             Err(NotMade::Store(error)) => return Err(unstored(error)),
             Err(NotMade::Stopping) => return Err(stopping()),
@@ -155,6 +156,9 @@ impl Subscriptions {
     async fn add(self: &Arc<Self>, owner: &str, id: String, asked: Value) -> Answered {
         let paths = asked.get("streams").and_then(Value::as_array);
         let paths = paths.ok_or_else(|| bad("streams must be there"))?;
+        if paths.len() > MAX_LINKS {
+            return Err(bad(TOO_MANY_LINKS));
+        }
         let paths: Option<Vec<_>> =
             paths.iter().map(|path| path.as_str().map(normal_path)).collect();
         let paths = paths.ok_or_else(|| bad("streams are paths"))?;
@@ -177,7 +181,7 @@ impl Subscriptions {
         };
         let stored = match linked {
             Err(Full::Links) => Err(bad(TOO_MANY_LINKS)),
-            Err(Full::Quota) => Err(too_many()),
+            Err(Full::Quota(part)) => Err(answer::full(part)),
             Ok(()) => match book.get(id) {
                 Some(subscription) => {
                     self.rows.store(subscription, self.streams.now()).map_err(unstored)
@@ -200,6 +204,9 @@ impl Subscriptions {
     }
 
     async fn take_away(self: &Arc<Self>, owner: &str, id: String, path: String) -> Answered {
+        if !is_path(&path) {
+            return Err(bad(BAD_PATH));
+        }
         let take = move |this: &Arc<Self>, book: &mut Book| {
             let entry = book.entry(&id).ok_or_else(not_found)?;
             let is_covered = entry.pattern.as_ref().is_some_and(|pattern| pattern.matches(&path));
@@ -409,11 +416,6 @@ fn held(holder: &str, generation: u64) -> Box<Response<ReplyBody>> {
         "generation": generation,
     }});
     Box::new(json_response(StatusCode::CONFLICT, &error))
-}
-
-fn too_many() -> Box<Response<ReplyBody>> {
-    let text = "the limit of subscriptions is reached";
-    refusal(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY", text)
 }
 
 fn stopping() -> Box<Response<ReplyBody>> {

@@ -57,6 +57,10 @@ pub(super) struct Webhook {
 impl Config {
     /// Checks the bounds. Returns the form in which two configurations are compared.
     pub(super) fn checked(mut self) -> Result<Self, &'static str> {
+        // The length comes first: a list of a million texts is not sorted.
+        if self.streams.len() > MAX_LINKS {
+            return Err(TOO_MANY_LINKS);
+        }
         self.streams = self.streams.iter().map(|path| normal_path(path)).collect();
         self.streams.sort();
         self.streams.dedup();
@@ -69,9 +73,6 @@ impl Config {
         self.lease_ttl_ms = Some(lease);
         if self.pattern.is_none() && self.streams.is_empty() {
             return Err("pattern or streams must be there");
-        }
-        if self.streams.len() > MAX_LINKS {
-            return Err(TOO_MANY_LINKS);
         }
         if !self.streams.iter().all(|path| is_path(path)) {
             return Err(BAD_PATH);

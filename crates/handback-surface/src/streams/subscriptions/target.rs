@@ -12,6 +12,7 @@
 //! Own listeners are never a target, also if the configuration names them.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -358,7 +359,13 @@ fn is_link_local(ip: IpAddr) -> bool {
 
 /// Whether an address belongs to this machine: only those can be bound.
 fn is_of_this_machine(ip: IpAddr) -> bool {
-    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+    ip.is_loopback() || !is_foreign(&UdpSocket::bind((ip, 0)))
+}
+
+/// Whether an address was not bound because it belongs to another machine. Any other failure, such as
+/// too many open files, proves nothing.
+fn is_foreign<T>(bound: &io::Result<T>) -> bool {
+    bound.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
 #[cfg(test)]
@@ -466,6 +473,15 @@ mod tests {
         assert_eq!(of("0.0.0.0:80", "http://h.example", "192.0.2.1:80"), Ok(()));
         let named = targets.own_host("H.example");
         check(&named, "http://h.example/x", Err(TargetError::Own));
+    }
+
+    #[test]
+    fn an_address_that_was_not_bound_for_another_reason_may_be_our_own() {
+        assert!(is_foreign(&UdpSocket::bind(("192.0.2.1", 0))));
+        assert!(!is_foreign(&UdpSocket::bind(("127.0.0.1", 0))));
+        for kind in [io::ErrorKind::Other, io::ErrorKind::PermissionDenied] {
+            assert!(!is_foreign(&Err::<(), _>(io::Error::from(kind))), "{kind:?}");
+        }
     }
 
     #[test]

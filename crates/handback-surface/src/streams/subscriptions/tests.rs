@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use handback_store::{Kv, Log, MemoryStore};
 use handback_stream::{Append, Command, Create, Life, Payload, Reply, SigningKey, StreamName};
 use handback_tool::{Quota, Share};
 
-use super::book::Book;
+use super::book::{Book, Todo};
 use super::making::{Made, NotMade};
-use super::state::{Config, Kind};
+use super::slices::Budget;
+use super::state::{Config, Kind, Link};
+use super::worker::Worker;
 use super::*;
 use crate::streams::{Clock, Mode, Streams};
 
@@ -233,12 +237,12 @@ async fn wound_a2_one_owner_at_its_quota_leaves_room_for_others() {
         world.make("ada", &n.to_string(), "**").await.unwrap();
     }
     let refused = world.make("ada", "10", "**").await;
-    assert!(matches!(refused, Err(NotMade::Exhausted)), "{refused:?}");
+    assert!(matches!(refused, Err(NotMade::Exhausted(_))), "{refused:?}");
     world.make("bob", "0", "**").await.unwrap();
     assert_eq!(world.all.quotas.count.used(), 11);
     let world = world.again();
     assert_eq!(world.all.quotas.count.used_by_stored("ada"), 10);
-    assert!(matches!(world.make("ada", "10", "**").await, Err(NotMade::Exhausted)));
+    assert!(matches!(world.make("ada", "10", "**").await, Err(NotMade::Exhausted(_))));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -258,7 +262,84 @@ async fn a_pattern_over_more_streams_than_its_owner_may_follow_is_refused_whole(
         world.create("ada", &format!("jobs/new/{n}")).await;
     }
     let refused = world.make("ada", "t", "jobs/**").await;
-    assert!(matches!(refused, Err(NotMade::Exhausted)), "{refused:?}");
+    assert!(matches!(refused, Err(NotMade::Exhausted(_))), "{refused:?}");
     assert_eq!(world.all.quotas.bytes.used_by_stored("ada"), (8 << 20) - 5_000);
     assert_eq!(world.all.quotas.count.used_by_stored("ada"), 1);
+}
+
+/// Without a pause, the task that matches would keep the only thread that could give the locks back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn wound_a2_taken_locks_leave_the_thread_to_others() {
+    let world = World::new();
+    for owner in ["ada", "bob"] {
+        world.make(owner, "s", "jobs/*").await.unwrap();
+    }
+    let mut taken = Vec::new();
+    for owner in ["ada", "bob"] {
+        let owner = world.all.owners.get(owner).unwrap();
+        taken.push(Arc::clone(&owner.book).lock_owned().await);
+        owner.namespace.add("jobs/1", 0);
+    }
+    // Longer than the pauses of the task. This thread is not the runtime's.
+    std::thread::sleep(Duration::from_millis(90));
+    let (done, is_done) = mpsc::channel();
+    tokio::spawn(async move { done.send(()) });
+    let ran = is_done.recv_timeout(Duration::from_secs(10));
+    drop(taken);
+    assert!(ran.is_ok(), "the only thread of the runtime is taken");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_at_one_stream_replaces_no_look_at_all_streams() {
+    let world = World::new();
+    world.make("ada", "s", "jobs/*").await.unwrap();
+    world.settle("ada").await;
+    let look = |all: &Arc<Subscriptions>, book: &mut Book| {
+        let key = ("ada".into(), "s".to_owned());
+        all.agenda.set(key.clone(), Some(1_500));
+        all.look(book, "s", Some("wakes"));
+        all.agenda.take_due(1_500) == Some(key)
+    };
+    assert!(world.all.with_book("ada", look).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_ends_in_a_look_at_one_stream_wakes_for_all() {
+    let world = World::new();
+    world.make("ada", "s", "jobs/*").await.unwrap();
+    world.create("ada", "jobs/1").await;
+    world.settle("ada").await;
+    let look = |all: &Arc<Subscriptions>, book: &mut Book| {
+        let wake = book.get_mut("s").unwrap().wake.as_mut().unwrap();
+        wake.holder = Some("w".to_owned());
+        wake.lease_until_ms = Some(1_000);
+        all.look(book, "s", Some("wakes"));
+        book.get("s").unwrap().wake.as_ref().map(|wake| wake.generation)
+    };
+    assert_eq!(world.all.with_book("ada", look).await.unwrap(), Some(2));
+}
+
+/// A wake reads and stores every stream that its subscription follows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wound_a2_looks_at_large_subscriptions_take_a_slice_each() {
+    let world = World::new();
+    for id in ["s", "t"] {
+        world.make("ada", id, "jobs/*").await.unwrap();
+    }
+    world.settle("ada").await;
+    let owner = world.all.owners.get("ada").unwrap();
+    let mut book = Arc::clone(&owner.book).lock_owned().await;
+    for id in ["s", "t"] {
+        for n in 0..1_000 {
+            let link = Link { explicit: false, acked: 0 };
+            book.link(id, &format!("jobs/{n}"), link).unwrap();
+        }
+        book.todo.push_back(Todo::Look { id: id.to_owned(), path: None });
+    }
+    let all = Arc::clone(&world.all);
+    let slice = move |budget: &mut Budget| {
+        let has_more = Worker { all: &all, owner: &owner, book: &mut book, budget }.run();
+        (has_more, book.todo.len())
+    };
+    assert_eq!(world.all.slices.run(slice).await, Some((true, 1)));
 }

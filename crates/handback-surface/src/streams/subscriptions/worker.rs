@@ -19,6 +19,10 @@ const CHANGES_PER_TAKE: usize = 256;
 /// Steps of a look at a subscription, which may write to the store.
 const LOOK_STEPS: u64 = 10_000;
 
+/// Steps of a look for each stream that is followed: its end is looked up, and it is stored with the
+/// wake.
+const LINK_STEPS: u64 = 200;
+
 /// Steps of a path that is not matched.
 const PATH_STEPS: u64 = 4;
 
@@ -54,13 +58,19 @@ impl Worker<'_> {
                     }
                 }
                 Todo::Look { id, path } => {
-                    self.budget.spend(LOOK_STEPS);
+                    self.budget.spend(LOOK_STEPS + self.links_of_look(&id) * LINK_STEPS);
                     self.all.look(self.book, &id, path.as_deref());
                 }
                 Todo::Scan(scan) => self.rescan(scan),
             }
         }
         true
+    }
+
+    /// The streams that a look may go through. A look at a subscription that somebody works on is short.
+    fn links_of_look(&self, id: &str) -> u64 {
+        let idle = self.book.get(id).filter(|known| !known.is_busy() || known.is_unannounced());
+        idle.map_or(0, |subscription| subscription.links.len() as u64)
     }
 
     fn take_changes(&mut self) {
