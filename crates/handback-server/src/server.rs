@@ -404,6 +404,7 @@ pub async fn serve_stdio(
         // What it holds of the tools and of the store ends with it.
         let _ = beside.await;
     }
+    tools.flush().await;
     served
 }
 
