@@ -13,7 +13,7 @@ use handback_mcp::server::tasks::Tasks;
 use handback_mcp::wire::Object;
 use handback_token::Operation;
 use handback_tool::metrics::UpstreamMetrics;
-use handback_tool::{Pipeline, QuestionKind, Refusal, Surface};
+use handback_tool::{Exhausted, Pipeline, QuestionKind, Refusal, Surface};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
@@ -57,6 +57,12 @@ pub(crate) const TOGETHER_TIME: Duration = Duration::from_secs(10);
 
 /// Upstreams of one gateway at most: a place in a list has a byte for them.
 pub const UPSTREAMS_MAX: usize = 64;
+
+/// Time for a program to end that makes room for another one.
+const PROGRAM_END_TIME: Duration = Duration::from_secs(3);
+
+/// Time between two looks whether it has ended.
+const ROOM_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Servers that are not ours, and our own tools, as one server. Clones are the same one.
 #[derive(Clone)]
@@ -105,6 +111,33 @@ struct Bridge {
     /// Cancelled when it is not kept any more.
     gone: CancellationToken,
     _kept: Arc<DropGuard>,
+}
+
+/// Ends the idle line for a newer client that was not used for longest, and waits until there is room for
+/// one more program of a caller. For a caller at its share, that is a line of its own. False if there is no
+/// such line, or no room in time.
+pub(crate) async fn make_room(gateway: &Gateway, caller: &Caller, part: Exhausted) -> bool {
+    let binding = caller.principal().binding();
+    let ended = {
+        let mut bridges = gateway.0.bridges.lock().unwrap_or_else(PoisonError::into_inner);
+        bridges.take_oldest(|(owner, _), bridge| {
+            (part == Exhausted::Total || *owner == binding) && bridge.slot.is_idle()
+        })
+    };
+    if ended.is_none() {
+        return false;
+    }
+    drop(ended);
+    let programs = &gateway.0.options.programs;
+    let most = programs.limit_of_stored(&binding);
+    let has_room =
+        || programs.used() < programs.total() && programs.used_by_stored(&binding) < most;
+    let freed = async {
+        while !has_room() {
+            tokio::time::sleep(ROOM_INTERVAL).await;
+        }
+    };
+    tokio::time::timeout(PROGRAM_END_TIME, freed).await.is_ok()
 }
 
 impl fmt::Debug for Gateway {
@@ -502,7 +535,12 @@ impl Gateway {
         {
             slot.take_over(line, heard).await;
         }
-        let line = slot.line().await;
+        let mut line = slot.line().await;
+        if let Err(LineError::OverQuota(part)) = line
+            && make_room(self, caller, part).await
+        {
+            line = slot.line().await;
+        }
         let hello = line.as_ref().ok().and_then(Line::hello);
         hello.into_iter().for_each(|hello| self.0.catalogs.handbacks.note(which, hello));
         if let Some(found) = self.0.eras.get(which) {

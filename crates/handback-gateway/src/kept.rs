@@ -36,6 +36,13 @@ impl<K: Clone + Eq + Hash, V: Clone> Kept<K, V> {
         }
         self.values.insert(key, (self.now, value));
     }
+
+    /// Takes out the value that was not used for longest, of those that fit.
+    pub(crate) fn take_oldest(&mut self, fits: impl Fn(&K, &V) -> bool) -> Option<V> {
+        let fitting = self.values.iter().filter(|(key, (_, value))| fits(key, value));
+        let oldest = fitting.min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone())?;
+        self.values.remove(&oldest).map(|(_, value)| value)
+    }
 }
 
 #[cfg(test)]
@@ -52,5 +59,17 @@ mod tests {
         assert_eq!([kept.get(&"a"), kept.get(&"b"), kept.get(&"c")], [Some(1), None, Some(3)]);
         kept.put("c", 4);
         assert_eq!([kept.get(&"a"), kept.get(&"c")], [Some(1), Some(4)]);
+    }
+
+    #[test]
+    fn takes_the_oldest_value_that_fits() {
+        let mut kept = Kept::new(3);
+        for (key, value) in [("a", 1), ("b", 2), ("c", 3)] {
+            kept.put(key, value);
+        }
+        assert_eq!(kept.get(&"a"), Some(1));
+        assert_eq!(kept.take_oldest(|key, _| *key != "b"), Some(3));
+        assert_eq!(kept.take_oldest(|_, value| *value > 2), None);
+        assert_eq!([kept.get(&"a"), kept.get(&"b"), kept.get(&"c")], [Some(1), Some(2), None]);
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::cancellation::Cancellation;
 use crate::catalog::Catalogs;
 use crate::following::{Following, pause_after};
-use crate::gateway::{Gateway, TOGETHER_TIME};
+use crate::gateway::{Gateway, TOGETHER_TIME, make_room};
 use crate::programs::ProgramAccount;
 use crate::retry::Delivery;
 use crate::slot::{OnLine, Slot};
@@ -111,12 +111,18 @@ impl Session {
             slots.push(gateway.shared(which).cloned().unwrap_or_else(own));
             heard.push(receiver);
         }
+        let owner = &caller;
         let opened = slots.iter().enumerate().map(|(which, slot)| async move {
             // Nobody waits for one that did not greet lately: it comes late.
             if gateway.was_late_to_greet(which) {
                 return (Err(LineError::TimedOut), false);
             }
-            let opened = opened_soon(gateway, slot).await;
+            let mut opened = opened_soon(gateway, slot).await;
+            if let Err(LineError::OverQuota(part)) = opened
+                && make_room(gateway, owner, part).await
+            {
+                opened = opened_soon(gateway, slot).await;
+            }
             gateway.greets(which, !matches!(opened, Err(LineError::TimedOut)));
             match opened {
                 Ok(line) => (Ok(line.hello().cloned().unwrap_or_default()), false),

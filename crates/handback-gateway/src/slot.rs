@@ -272,6 +272,12 @@ impl Slot {
         (!line.is_closed()).then_some(line)
     }
 
+    /// True if the line is there, and no request or subscription uses it.
+    pub(crate) fn is_idle(&self) -> bool {
+        // The slot has it, and this.
+        self.open_line().is_some_and(|line| line.users() <= 2)
+    }
+
     /// The line of this number, if it is there; if one comes about, after that: it may be heard from
     /// before.
     pub(crate) async fn numbered(&self, number: u64) -> Option<Line> {

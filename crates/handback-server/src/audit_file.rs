@@ -1,22 +1,31 @@
 //! The file of the audit, rotated by size.
 //!
 //! A full file gets the suffix `.1`, the one before it `.2`, and so on; the oldest is removed. A line is
-//! never split over two files. Processes that share a file rotate it once: each looks, under a lock,
-//! whether the path still leads to the file that it has open.
+//! never split over two files. Only regular files are rotated: a pipe or a device stays as it is.
+//!
+//! Processes that share a file rotate it once: each looks, under a lock, whether the path still leads to
+//! the file that it has open. Each looks once a second as well, so that no line goes to a file that
+//! others have rotated away.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Time between two looks whether another process has rotated the file.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The file that lines are appended to.
 #[derive(Debug)]
 pub(crate) struct AuditFile {
     path: PathBuf,
     file: File,
-    bytes: u64,
+    /// Absent if the file is not rotated.
+    bytes: Option<u64>,
     bytes_max: u64,
     files_max: u32,
+    checked: Instant,
 }
 
 impl AuditFile {
@@ -24,26 +33,55 @@ impl AuditFile {
     /// kept.
     pub(crate) fn open(path: &Path, bytes_max: u64, files_max: u32) -> io::Result<Self> {
         let file = appended(path)?;
-        let bytes = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file, bytes, bytes_max, files_max })
+        let bytes = size(&file)?;
+        // Where a link leads: the file is renamed, not the link.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        Ok(Self { path, file, bytes, bytes_max, files_max, checked: Instant::now() })
     }
 
-    /// Begins another file, unless another process has done so.
+    /// Begins another file, unless another process has done so or is at it.
     fn rotate(&mut self) -> io::Result<()> {
-        self.file.lock()?;
+        match self.file.try_lock() {
+            Ok(()) => {}
+            // The line goes to the full file, and the next one looks again.
+            Err(TryLockError::WouldBlock) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let rotated = self.rotate_locked();
+        if rotated.is_err() {
+            // The file stays open: without this, no other process could rotate it.
+            let _ = self.file.unlock();
+        }
+        rotated
+    }
+
+    fn rotate_locked(&mut self) -> io::Result<()> {
         if self.is_current()? {
             for number in (1..self.files_max).rev() {
                 move_if_there(&self.numbered(number), &self.numbered(number + 1))?;
             }
             fs::rename(&self.path, self.numbered(1))?;
         }
-        // The lock ends with the file that was open.
+        self.reopen()
+    }
+
+    /// Opens the file at the path. The lock ends with the file that was open.
+    fn reopen(&mut self) -> io::Result<()> {
         self.file = appended(&self.path)?;
-        self.bytes = self.file.metadata()?.len();
+        self.bytes = size(&self.file)?;
         Ok(())
     }
 
-    /// Whether the path leads to the file that is open.
+    /// Goes on in the file at the path, if another process has rotated the one that is open.
+    fn follow(&mut self) -> io::Result<()> {
+        if self.bytes.is_none() || self.checked.elapsed() < CHECK_INTERVAL {
+            return Ok(());
+        }
+        self.checked = Instant::now();
+        if self.is_current()? { Ok(()) } else { self.reopen() }
+    }
+
+    /// True if the path leads to the file that is open.
     fn is_current(&self) -> io::Result<bool> {
         let own = self.file.metadata()?;
         match fs::symlink_metadata(&self.path) {
@@ -64,6 +102,12 @@ fn appended(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
+/// The bytes of a regular file.
+fn size(file: &File) -> io::Result<Option<u64>> {
+    let found = file.metadata()?;
+    Ok(found.is_file().then(|| found.len()))
+}
+
 fn move_if_there(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -75,19 +119,23 @@ fn move_if_there(from: &Path, to: &Path) -> io::Result<()> {
 impl Write for AuditFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let written = self.file.write(line)?;
-        self.bytes += written as u64;
+        self.bytes = self.bytes.map(|bytes| bytes + written as u64);
         Ok(written)
     }
 
     fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
-        let is_full = self.bytes > 0 && self.bytes + line.len() as u64 > self.bytes_max;
+        if let Err(error) = self.follow() {
+            tracing::error!(%error, "the audit file at its path was not opened");
+        }
+        let length = line.len() as u64;
+        let is_full = self.bytes.is_some_and(|bytes| bytes > 0 && bytes + length > self.bytes_max);
         if is_full && let Err(error) = self.rotate() {
             tracing::error!(%error, "the audit file was not rotated, and grows");
             // It is tried again after as many bytes.
-            self.bytes = 0;
+            self.bytes = Some(0);
         }
         self.file.write_all(line)?;
-        self.bytes += line.len() as u64;
+        self.bytes = self.bytes.map(|bytes| bytes + length);
         Ok(())
     }
 
@@ -148,5 +196,52 @@ mod tests {
         two.write_all(b"4444\n").unwrap();
         let expected = [("audit", "3333\n4444\n"), ("audit.1", "1111\n2222\n1111\n2222\n")];
         assert_eq!(lines(folder.path()), named(&expected));
+    }
+
+    #[test]
+    fn a_rotation_that_fails_holds_no_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        // A full file that no file can take the place of.
+        fs::create_dir(folder.path().join("audit.1")).unwrap();
+        let mut file = AuditFile::open(&path, 10, 1).unwrap();
+        for line in ["1111\n", "2222\n", "3333\n"] {
+            file.write_all(line.as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1111\n2222\n3333\n");
+        File::open(&path).unwrap().try_lock().unwrap();
+    }
+
+    #[test]
+    fn the_target_of_a_link_is_rotated() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link"), folder.path().join("audit"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let mut file = AuditFile::open(&link, 10, 1).unwrap();
+        for line in ["1111\n", "2222\n", "3333\n"] {
+            file.write_all(line.as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&link).unwrap(), "3333\n");
+        assert_eq!(fs::read_to_string(folder.path().join("audit.1")).unwrap(), "1111\n2222\n");
+    }
+
+    #[test]
+    fn a_device_is_not_rotated() {
+        let mut file = AuditFile::open(Path::new("/dev/null"), 10, 1).unwrap();
+        for line in ["1111\n", "2222\n", "3333\n"] {
+            file.write_all(line.as_bytes()).unwrap();
+        }
+        assert_eq!(file.bytes, None);
+    }
+
+    #[test]
+    fn lines_go_to_the_file_at_the_path_once_it_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let mut file = AuditFile::open(&path, 10, 1).unwrap();
+        fs::rename(&path, folder.path().join("audit.1")).unwrap();
+        file.checked = Instant::now().checked_sub(CHECK_INTERVAL).unwrap();
+        file.write_all(b"1111\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1111\n");
     }
 }

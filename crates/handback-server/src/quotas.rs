@@ -10,6 +10,7 @@ use handback_surface::streams::{OverQuota, PREFIX, busy};
 use handback_tool::{Charge, Exhausted, Gate, Quota, Surface};
 use hyper::header::ACCEPT;
 use hyper::{Method, Request, Response};
+use percent_encoding::percent_decode_str;
 
 use crate::limits::Limits;
 
@@ -90,10 +91,10 @@ fn is_event_stream<B>(surface: Surface, request: &Request<B>) -> bool {
     let (path, headers) = (request.uri().path(), request.headers());
     if path.starts_with(PREFIX) {
         let query = request.uri().query().unwrap_or_default();
-        return request.method() == Method::GET && query.split('&').any(|pair| pair == "live=sse");
+        return request.method() == Method::GET && query.split('&').any(is_live_sse);
     }
     let accepts = |value: &hyper::header::HeaderValue| {
-        value.to_str().is_ok_and(|value| value.contains(EVENT_STREAM))
+        value.to_str().is_ok_and(|value| value.to_ascii_lowercase().contains(EVENT_STREAM))
     };
     let accepts = || headers.get_all(ACCEPT).iter().any(accepts);
     match surface {
@@ -105,4 +106,10 @@ fn is_event_stream<B>(surface: Surface, request: &Request<B>) -> bool {
         Surface::Duplex => false,
         _ => accepts(),
     }
+}
+
+/// True for `live=sse`, whose value may be percent-encoded.
+fn is_live_sse(pair: &str) -> bool {
+    let value = pair.strip_prefix("live=");
+    value.is_some_and(|value| percent_decode_str(value).eq(*b"sse"))
 }

@@ -218,9 +218,11 @@ impl Server {
         let gate = tools.pipeline.gate();
         let SubscriptionQuotas { count, bytes } = subscriptions.quotas.clone();
         tools.pipeline.metrics().show_subscriptions(count, bytes);
+        let routes =
+            StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(Arc::clone(&sealer));
+        settings_duplex.waiting = routes.waiting();
         let settings_duplex = settings_duplex.tools(Arc::clone(&tools.pipeline));
-        let duplex = DuplexRoutes::new(Arc::clone(&streams), Arc::clone(&sealer), settings_duplex);
-        let routes = StreamRoutes::new(Arc::clone(&streams), settings).with_tickets(sealer);
+        let duplex = DuplexRoutes::new(Arc::clone(&streams), sealer, settings_duplex);
         let router = Router {
             guard,
             streams: routes.with_subscriptions(subscriptions).map_err(RecoverError::Read)?,
@@ -404,6 +406,7 @@ pub async fn serve_stdio(
         // What it holds of the tools and of the store ends with it.
         let _ = beside.await;
     }
+    tools.flush().await;
     served
 }
 

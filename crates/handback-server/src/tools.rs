@@ -267,12 +267,23 @@ impl Tools {
             Some(gateway) => gateway.settled().await,
             None => self.pipeline.settled().await,
         }
+        self.flush().await;
+    }
+
+    /// Writes what waits in memory: counts of recorded outcomes and of refused calls.
+    pub(crate) async fn flush(&self) {
+        let pipeline = Arc::clone(&self.pipeline);
+        let counted = tokio::task::spawn_blocking(move || pipeline.count_all_recorded()).await;
+        if let Err(error) = counted {
+            tracing::warn!(%error, "recorded outcomes were not counted");
+        }
         self.pipeline.flush_audit();
     }
 
     /// Settles and removes what is over, a bounded piece of it. Blocks.
     pub(crate) fn sweep(&self, now: Millis) {
         self.pipeline.flush_audit();
+        self.pipeline.count_recorded();
         // What fails now is tried again later.
         if let Err(error) = self.journal.recover(ROWS, now) {
             tracing::warn!(%error, "calls were not settled");

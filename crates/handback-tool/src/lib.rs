@@ -26,6 +26,7 @@ mod outcome;
 mod pipeline;
 mod question;
 mod record;
+mod recorded;
 mod refusals;
 mod registry;
 mod relay;

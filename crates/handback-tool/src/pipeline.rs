@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use handback_identity::{Caller, VerifiedPrincipal};
 use handback_store::held::{HeldError, HeldStore};
@@ -36,6 +37,7 @@ use crate::limits::{LISTENERS_MAX, Place, Places, QUESTIONS_MAX, Rate, Rates};
 use crate::metrics::{Counted, Elsewhere, Metrics};
 use crate::outcome::{Outcome, Position, ToolError};
 use crate::record::Recorded;
+use crate::recorded::RecordedBytes;
 use crate::registry::{Registered, Registry};
 use crate::request::{Answer, Arguments, Continuation, MAX_KEY_CHARS, Refusal, Reply, Request};
 use crate::revoked::RevocationWatch;
@@ -100,6 +102,7 @@ pub(crate) struct Shared {
     pub(crate) listeners: Places,
     pub(crate) rates: Rates,
     flights: Flights,
+    recorded: Arc<RecordedBytes>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -124,13 +127,28 @@ impl Pipeline {
         parts.audit = Arc::new(Counted { sink: parts.audit, metrics: Arc::clone(&metrics) });
         let flights = Flights::default();
         let (questions, listeners) = (Places::new(QUESTIONS_MAX), Places::new(LISTENERS_MAX));
-        let shared = Shared { parts, places, questions, listeners, rates, flights, metrics };
+        let recorded = Arc::default();
+        let shared =
+            Shared { parts, places, questions, listeners, rates, flights, recorded, metrics };
         Self { shared: Arc::new(shared) }
     }
 
     /// Waits until no call is under way that is recorded: who asked for it may have left.
     pub async fn settled(&self) {
         self.shared.flights.settled().await;
+    }
+
+    /// Counts recorded outcomes in what their callers hold, if that was not done for some minutes. Blocks.
+    /// It is to be called every few seconds.
+    pub fn count_recorded(&self) {
+        let PipelineParts { held, clock, .. } = &self.shared.parts;
+        self.shared.recorded.write_due(held, clock.now_ms());
+    }
+
+    /// The same, at the end: nothing is forgotten. Blocks.
+    pub fn count_all_recorded(&self) {
+        let PipelineParts { held, clock, .. } = &self.shared.parts;
+        self.shared.recorded.write_all(held, clock.now_ms());
     }
 
     /// Writes what waits in the audit. It is to be called every few seconds.
@@ -600,21 +618,10 @@ impl Shared {
             match &ended {
                 Ok(recorded) => {
                     let outcome = recorded.to_bytes().ok_or(Refusal::Broken)?;
-                    let (held, principal) = (self.parts.held.clone(), principal.clone());
-                    let commit = move |journal: &CallJournal, now| {
-                        let rng = &mut rand::rng();
-                        journal.commit_any(
-                            &mut reservation,
-                            &principal,
-                            outcome.into(),
-                            &held,
-                            rng,
-                            now,
-                        )
-                    };
+                    let record = OpenRecord { reservation, journal };
                     // It was made, and who waits for it gets what came of it. That it is not
                     // recorded is logged, and whoever asks later is told that nobody knows.
-                    let _ = self.step(&journal, commit).await;
+                    let _ = self.commit(principal, record, outcome.into()).await;
                 }
                 Err(_) => {
                     let interrupt =
@@ -626,6 +633,28 @@ impl Shared {
         }
         drop((flight, place));
         ended
+    }
+
+    /// Records an outcome, and counts it for its caller.
+    async fn commit(
+        &self,
+        principal: &VerifiedPrincipal,
+        record: OpenRecord,
+        outcome: Bytes,
+    ) -> Result<(), Refusal> {
+        let OpenRecord { mut reservation, journal } = record;
+        let (held, principal) = (self.parts.held.clone(), principal.clone());
+        let is_counted = Arc::ptr_eq(&journal, &self.parts.journal);
+        let counts = is_counted.then(|| Arc::clone(&self.recorded));
+        let commit = move |journal: &CallJournal, now| {
+            let (bytes, mut rng) = (outcome.len(), rand::rng());
+            journal.commit_any(&mut reservation, &principal, outcome, &held, &mut rng, now)?;
+            if let Some(recorded) = counts {
+                recorded.add(&held, &principal, bytes, now);
+            }
+            Ok::<_, JournalError>(())
+        };
+        self.step(&journal, commit).await
     }
 
     /// What a tool knows of its call.

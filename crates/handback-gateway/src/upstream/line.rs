@@ -451,6 +451,11 @@ impl Line {
         }
     }
 
+    /// The number of clones of the line.
+    pub(crate) fn users(&self) -> usize {
+        Arc::strong_count(&self.inner)
+    }
+
     /// Resolves when what the upstream says by itself is heard, or is not: a program is always heard, and
     /// over HTTP there is a stream for it, or there is none.
     pub(crate) async fn hears(&self, does: bool) {

@@ -98,7 +98,7 @@ struct Record {
     start: u64,
     created_ms: Millis,
     updated_ms: Millis,
-    /// How long a call of it may take.
+    /// How long one round of it may take, or the answers to what it asks.
     longest_ms: Millis,
     /// How often it has asked.
     round: u64,
@@ -209,7 +209,7 @@ impl Tasks {
             start: self.0.start,
             created_ms: now,
             updated_ms: now,
-            longest_ms: Millis::try_from(longest.as_millis()).unwrap_or(Millis::MAX),
+            longest_ms: Millis::try_from(longest.max(patience).as_millis()).unwrap_or(Millis::MAX),
             round: 0,
             state: State::Working,
             until_ms: None,
@@ -622,8 +622,8 @@ impl Shared {
     fn dated(&self, record: Record) -> Record {
         let until = record.updated_ms.saturating_add(self.life_ms());
         let until = match record.state {
-            // While it is at work nobody writes.
-            State::Working => until.saturating_add(record.longest_ms),
+            // While it is at work, or waits for answers, nobody writes.
+            State::Working | State::InputRequired(_) => until.saturating_add(record.longest_ms),
             _ => until,
         };
         Record { until_ms: Some(until), ..record }

@@ -503,6 +503,12 @@ impl Settings {
         if self.held.idle_s.get() > self.held.longest_s.get() {
             return Err(FileError::together("held.idle_s", "it is longer than longest_s"));
         }
+        let limits = self.limits();
+        let share = if mode.is_none() { Share::WHOLE } else { limits.caller_share };
+        if share.of(limits.input_bytes) < limits.body_bytes as u64 {
+            let why = "a caller's share of it is less than limits.body_bytes";
+            return Err(FileError::together("limits.input_bytes", why));
+        }
         if self.memory && self.data.is_some() {
             return Err(FileError::together(
                 "memory",

@@ -154,6 +154,12 @@ fn what_is_held_is_as_large_and_as_old_as_the_file_says() {
 #[test]
 fn keys_that_do_not_go_together_are_refused() {
     check_refused("[held]\nidle_s = 90000", "held.idle_s: it is longer than longest_s");
+    check_refused(
+        "[limits]\ninput_bytes = 16777216\n\
+         [identity]\nmode = \"static\"\n[identity.static]\nfile = \"f\"",
+        "limits.input_bytes: a caller's share of it is less than limits.body_bytes",
+    );
+    check_refused("[limits]\ninput_bytes = 16777216", "nothing");
     check_refused("[tls]\nkey = \"k\"", "tls.certificate: a key needs its certificate");
     check_refused("[tls]\ncertificate = \"c\"", "tls.key: a certificate needs its key");
     check_refused("[identity]\nmode = \"static\"", "identity.static.file: mode static needs it");

@@ -22,6 +22,7 @@
 //! Replicas that share a store do not share files, unless their folder is a shared one. Without a
 //! folder everything is in the store. Rows, keys and files: `docs/spec/journal.md`.
 
+mod elsewhere;
 mod error;
 mod file;
 mod options;

@@ -244,7 +244,7 @@ impl Connection {
         let mut closing = self.shared.streams.closing();
         self.heard = Instant::now();
         loop {
-            self.start_appends();
+            self.start_appends()?;
             self.fill().await?;
             if self.is_over() {
                 return self.end().await;
@@ -472,15 +472,22 @@ impl Connection {
     }
 
     /// Has what waits appended, if nothing is under way.
-    fn start_appends(&mut self) {
+    fn start_appends(&mut self) -> Result<(), Refused> {
         if self.pending.is_some() || self.waiting.is_empty() {
-            return;
+            return Ok(());
         }
+        let principal = self.opened.caller.principal();
+        let charge = self.shared.settings.charge_waiting(principal, self.chunk_bytes)?;
         let (jobs, appends): (Vec<_>, Vec<_>) = self.waiting.drain(..).unzip();
         self.under_way = jobs.into();
         let (streams, bytes) = (Arc::clone(&self.shared.streams), self.chunk_bytes);
-        let command = async move { streams.command(Command::AppendAll(appends), bytes).await };
+        let command = async move {
+            let done = streams.command(Command::AppendAll(appends), bytes).await;
+            drop(charge);
+            done
+        };
         self.pending = Some(command.boxed());
+        Ok(())
     }
 
     /// What was under way is done.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handback_identity::Caller;
+use handback_identity::{Caller, VerifiedPrincipal};
 use handback_stream::duplex::{
     Code, DuplexHandler, Echo, FRAME_BYTES_MAX, Format, Hello, KeyText, is_idempotency_key,
 };
@@ -30,6 +30,7 @@ use super::quota::Replays;
 use super::runner::Runners;
 use super::tool;
 use crate::body::ReplyBody;
+use crate::streams::answer::WAITING_BYTES;
 use crate::streams::{Streams, answer};
 
 /// Where duplexes are.
@@ -66,6 +67,8 @@ pub struct DuplexSettings {
     pub input: InputBudget,
     /// Connections at a time, of all callers and of each.
     pub connections: Quota,
+    /// Bytes of chunks that wait to be written, with those of other appends.
+    pub waiting: Quota,
     handlers: Handlers,
     tools: Option<Arc<Pipeline>>,
 }
@@ -103,6 +106,22 @@ impl DuplexSettings {
     }
 }
 
+impl DuplexSettings {
+    /// Counts bytes of chunks of a caller until they are written. The queue itself bounds what
+    /// unauthenticated callers have together.
+    pub(super) fn charge_waiting(
+        &self,
+        principal: &VerifiedPrincipal,
+        bytes: usize,
+    ) -> Result<Option<Charge>, Refused> {
+        if principal.is_unauthenticated() {
+            return Ok(None);
+        }
+        let charge = self.waiting.charge(principal, bytes as u64);
+        charge.map(Some).map_err(|part| Refused::busy(WAITING_BYTES, part))
+    }
+}
+
 impl Default for DuplexSettings {
     fn default() -> Self {
         let echo: HandlerFactory = Arc::new(|| Box::new(Echo::default()));
@@ -113,6 +132,7 @@ impl Default for DuplexSettings {
             gate: None,
             input: InputBudget::default(),
             connections: Quota::new(CONNECTIONS_MAX.into(), Share::WHOLE),
+            waiting: Quota::new(u64::MAX, Share::WHOLE),
             handlers: Handlers(handlers.into()),
             tools: None,
         }
@@ -349,4 +369,30 @@ fn refused_response(refused: &Refused) -> Response<ReplyBody> {
     let status = StatusCode::from_u16(refused.code.http_status());
     let status = status.unwrap_or(StatusCode::BAD_REQUEST);
     answer::error(status, refused.code.name(), &refused.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use handback_identity::UnixPeers;
+
+    use super::*;
+
+    #[test]
+    fn wound_a7_chunks_that_wait_count_for_their_caller() {
+        let waiting = Quota::new(64, Share::one_in(2));
+        let settings = DuplexSettings { waiting, ..DuplexSettings::default() };
+        let peers = UnixPeers::new("test").unwrap();
+        let (ada, bob) = (peers.principal(1), peers.principal(2));
+        let first = settings.charge_waiting(&ada, 32).unwrap();
+        let refused = settings.charge_waiting(&ada, 1).unwrap_err();
+        assert_eq!(
+            (refused.code, refused.over),
+            (Code::Busy, Some((WAITING_BYTES, Exhausted::Caller)))
+        );
+        assert!(settings.charge_waiting(&bob, 32).is_ok());
+        drop(first);
+        assert!(settings.charge_waiting(&ada, 32).is_ok());
+        let nobody = VerifiedPrincipal::unauthenticated();
+        assert!(settings.charge_waiting(&nobody, 65).unwrap().is_none());
+    }
 }

@@ -127,9 +127,12 @@ pub fn busy(resource: &str, part: Exhausted) -> Response<ReplyBody> {
     response
 }
 
+/// The resource of appends that wait for the writer, as errors and the audit name it.
+pub(crate) const WAITING_BYTES: &str = "bytes that wait to be written";
+
 /// The response to a caller that has as many bytes waiting to be written as it may have.
 pub(super) fn waits(part: Exhausted) -> Response<ReplyBody> {
-    let resource = "bytes that wait to be written";
+    let resource = WAITING_BYTES;
     let mut response = busy(resource, part);
     response.extensions_mut().insert(OverQuota { resource, part });
     response

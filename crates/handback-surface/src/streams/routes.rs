@@ -95,6 +95,12 @@ impl StreamRoutes {
         Self { streams, settings, subscriptions: None, tickets: None, waiting }
     }
 
+    /// The quota of bytes that wait for the writer, for other appends to be counted with.
+    #[must_use]
+    pub fn waiting(&self) -> Quota {
+        self.waiting.clone()
+    }
+
     /// With subscriptions. Inside a runtime only.
     ///
     /// # Errors

@@ -193,3 +193,40 @@ async fn so_is_what_a_tool_of_ours_asks() {
     let again = bench.answer(alice(), "act", arguments, &state, sure).await.unwrap();
     assert_eq!(asked(again).0, ["sure"]);
 }
+
+#[tokio::test]
+async fn wound_a7_recorded_answers_of_any_size_count_for_their_caller() {
+    let bench = Bench::holding(1 << 20);
+    let made = async |who: Caller, number: usize| {
+        let mut entered = enter(&bench, who).await;
+        entered.keyed(format!("k{number}"));
+        let claim = Claim {
+            given: args_fingerprint(&json!({})),
+            round: None,
+            is_single_use: false,
+            class: ToolClass::Unknown,
+            journal: None,
+        };
+        // Short enough for a row of the journal.
+        let work = async {
+            let json = Bytes::from(format!("\"{}\"", "x".repeat(90_000)));
+            Ok(Relayed { json, is_error: false, round: None, reason: None })
+        };
+        entered.make(Some(claim), LONG, Box::pin(work)).await.map(drop)
+    };
+    let mut calls = 0;
+    let refused = loop {
+        match made(alice(), calls).await {
+            Ok(()) => calls += 1,
+            Err(refused) => break refused,
+        }
+        assert!(calls < 100, "there is no limit");
+    };
+    assert_eq!(refused, Refusal::Quota);
+    // Twice what may be held.
+    assert!((20..40).contains(&calls), "{calls}");
+    assert_eq!(made(alice(), 0).await, Ok(()), "what was made is given again");
+    assert_eq!(made(bob(), 0).await, Ok(()), "others have their own room");
+    bench.pass(Duration::from_secs(24 * 60 * 60 + 1));
+    assert_eq!(made(alice(), calls).await, Ok(()), "it comes back");
+}

@@ -624,3 +624,18 @@ fn wound_a10_a_task_ends_with_what_it_came_to() {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+#[test]
+fn wound_a10_a_task_that_asks_lives_as_long_as_answers_are_taken() {
+    let world = World::new();
+    let settings = "[held]\nidle_s = 2\nlongest_s = 2\n\
+                    [[gateway.tools]]\ntools = \"confirm\"\nlong = true\n";
+    world.sandbox.write("handback.toml", settings);
+    let config = world.sandbox.path("handback.toml");
+    let flags = ["--config", config.to_str().unwrap()];
+    let mut client = world.client_with(Era::Newest, &flags, knows_tasks());
+    let task = task_of(&client.call("confirm", &json!({"what": "x"})));
+    let (asked, _) = until(&mut client, &task, &["input_required"]);
+    // The life of a state, which its answers come with.
+    assert!(asked["ttlMs"].as_u64().unwrap() >= 300_000, "{asked}");
+}

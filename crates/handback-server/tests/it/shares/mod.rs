@@ -41,6 +41,8 @@ async fn wound_a7_a_caller_at_its_share_of_event_streams_leaves_the_rest_to_othe
         assert_eq!(held.last().unwrap().status, 200);
     }
     check_refused(&stage.ask(ADA, EVENTS, "").await, 429, "event streams");
+    let spelled = "GET /v1/stream/s?live=%73se&offset=now";
+    assert_eq!(stage.hold(ADA, spelled, &[]).await.status, 429);
     // Streams of MCP are counted with them.
     let accept = [("accept", "text/event-stream")];
     check_refused(&stage.ask_with(ADA, "GET /mcp", &accept, "").await, 429, "event streams");
@@ -48,6 +50,12 @@ async fn wound_a7_a_caller_at_its_share_of_event_streams_leaves_the_rest_to_othe
     check_refused(&stage.ask_with(ADA, "POST /mcp", &listen, "{}").await, 429, "event streams");
     check_refused(
         &stage.ask_with(ADA, "POST /v1/tools/echo/run", &accept, "{}").await,
+        429,
+        "event streams",
+    );
+    let spelled = [("accept", "Text/Event-Stream")];
+    check_refused(
+        &stage.ask_with(ADA, "POST /v1/tools/echo/run", &spelled, "{}").await,
         429,
         "event streams",
     );

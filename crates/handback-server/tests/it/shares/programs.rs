@@ -4,7 +4,7 @@ use std::path::Path;
 
 use handback_gateway::upstream::{Place, StartLimits, StderrUse};
 use handback_server::{Limits, Upstream};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::stage::{ADA, BOB, Stage, quarters};
 use crate::support::Answer;
@@ -17,6 +17,10 @@ while IFS= read -r line; do
   case "$line" in
     *'"method":"initialize"'*)
       printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}\n' "$id" ;;
+    *'"method":"tools/list"'*)
+      printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"look","inputSchema":{"type":"object"}}]}}\n' "$id" ;;
+    *'"method":"tools/call"'*)
+      printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}\n' "$id" ;;
     *) [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"none"}}\n' "$id" ;;
   esac
 done
@@ -89,4 +93,38 @@ async fn wound_a7_a_caller_at_its_share_of_sessions_of_a_gateway_starts_no_progr
     assert_eq!(programs(&stage).0, begun);
     session(&stage.begin(BOB).await);
     stage.check_audit("sessions");
+}
+
+/// Calls the tool of the program as a client of the newer era, which has a program of its own.
+async fn look(stage: &Stage, who: usize) {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": "look", "arguments": {}, "_meta": meta});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let headers = [
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "look"),
+    ];
+    let answer = stage.ask_with(who, "POST /mcp", &headers, &message.to_string()).await;
+    assert!(answer.body.contains("\"content\""), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wound_a7_idle_programs_of_newer_clients_make_room_for_others() {
+    let limits = Limits { programs: 1, ..quarters() };
+    let stage = Stage::with(limits, |config, folder| config.upstream(upstream(folder))).await;
+    // The first program, which was started to find its era, counts for nobody. The second is all that
+    // there may be.
+    for who in [ADA, BOB] {
+        look(&stage, who).await;
+    }
+    assert_eq!(programs(&stage), (2, 0));
+    stage.until(async || stage.begin(ADA).await.headers.contains_key("mcp-session-id")).await;
+    assert!(programs(&stage).1 >= 1, "what was idle has ended");
 }
