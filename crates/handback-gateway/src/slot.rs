@@ -125,6 +125,12 @@ impl Failed {
         Some((left, error))
     }
 
+    /// Starts in a row that failed. A program that starts and ends soon after has not failed to start: its
+    /// era is that of its last line.
+    fn failed_starts(&self) -> u32 {
+        if self.short_lives > 1 { 0 } else { self.times }
+    }
+
     /// The line is gone, or was given up.
     fn missed(&mut self) {
         let Some(opened) = self.opened.take() else { return };
@@ -198,7 +204,8 @@ impl Slot {
             }
             Source::Own(..) => OWN_OPENING_TIME,
         };
-        let opened = self.open(number, failed.times, program);
+        let order = (failed.failed_starts(), failed.times == 0);
+        let opened = self.open(number, order, program);
         let opened = tokio::time::timeout(limit, opened).await;
         match opened.unwrap_or(Err(LineError::TimedOut)) {
             Ok(line) => {
@@ -295,7 +302,7 @@ impl Slot {
     async fn open(
         &self,
         number: u64,
-        failures: u32,
+        (failed_starts, may_restart): (u32, bool),
         program: Option<Charge>,
     ) -> Result<Line, LineError> {
         match (&self.source, &self.greeting) {
@@ -304,7 +311,7 @@ impl Slot {
                 Line::open_under(spec, opening, spontaneous, ending, program).await
             }
             (Source::Upstream(spec, _, ending), Greeting::Either { initialize }) => {
-                let order = (self.order(spec, failures), failures == 0);
+                let order = (self.order(spec, failed_starts), may_restart);
                 let (sender, heard) = mpsc::channel(HEARD_MAX);
                 let program = program.map(Arc::new);
                 let under = (ending, program);

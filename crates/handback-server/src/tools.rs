@@ -29,7 +29,7 @@ use handback_token::Sealer;
 use handback_tool::audit::{AuditSink, JsonLines, NoAudit};
 use handback_tool::{
     CallHeld, CallJournal, Clock, Gate, LimitedRefusals, Pipeline, PipelineParts, Quota, Rate,
-    RefusalRate, Registry, RevocationWatch,
+    RefusalRate, Registry, RevocationWatch, Share,
 };
 use rand::RngExt as _;
 
@@ -216,6 +216,7 @@ impl Tools {
             clock: Arc::clone(&clock),
             in_flight_max,
             result_bytes_max: limits.result_bytes,
+            counts_recorded: limits.caller_share != Share::WHOLE,
         };
         let pipeline = Arc::new(Pipeline::with_rate(parts_of_calls, rate));
         let tasks = Tasks::new(Arc::clone(kv), held.clone(), Arc::clone(time), instance);

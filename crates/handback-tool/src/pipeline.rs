@@ -87,6 +87,9 @@ pub struct PipelineParts {
     pub in_flight_max: usize,
     /// Bytes of a result at most.
     pub result_bytes_max: usize,
+    /// True if recorded outcomes of any size count in what their callers hold. A caller that has all of a
+    /// server is not limited in the number of its calls.
+    pub counts_recorded: bool,
 }
 
 /// Makes calls. All surfaces share one.
@@ -644,7 +647,7 @@ impl Shared {
     ) -> Result<(), Refusal> {
         let OpenRecord { mut reservation, journal } = record;
         let (held, principal) = (self.parts.held.clone(), principal.clone());
-        let is_counted = Arc::ptr_eq(&journal, &self.parts.journal);
+        let is_counted = self.parts.counts_recorded && Arc::ptr_eq(&journal, &self.parts.journal);
         let counts = is_counted.then(|| Arc::clone(&self.recorded));
         let commit = move |journal: &CallJournal, now| {
             let (bytes, mut rng) = (outcome.len(), rand::rng());

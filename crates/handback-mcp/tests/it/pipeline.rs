@@ -113,6 +113,7 @@ impl Site {
             clock: Arc::new(hands),
             in_flight_max: 100,
             result_bytes_max: 1 << 20,
+            counts_recorded: true,
         });
         let about = About { name: "test".to_owned(), version: "0".to_owned(), instructions: None };
         let tasks = Tasks::new(Arc::clone(kv), held, Arc::clone(&clock) as _, disk.instance);

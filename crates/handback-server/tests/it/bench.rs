@@ -105,6 +105,7 @@ impl Bench {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             in_flight_max: 8,
             result_bytes_max: 64 << 20,
+            counts_recorded: true,
         });
         Self { pipeline, held, revocations, clock, audit }
     }

@@ -119,6 +119,7 @@ impl Bench {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             in_flight_max: 4,
             result_bytes_max: 32 << 20,
+            counts_recorded: true,
         });
         Self { pipeline: Arc::new(pipeline), effects, clock, paper }
     }

@@ -151,6 +151,7 @@ impl Bench {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             in_flight_max: 4,
             result_bytes_max: 100_000,
+            counts_recorded: true,
         });
         Self { pipeline, effects, clock, paper, revocations }
     }

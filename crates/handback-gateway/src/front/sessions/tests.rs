@@ -56,6 +56,7 @@ impl World {
             clock: Arc::new(Stopped),
             in_flight_max: 100,
             result_bytes_max: 1 << 20,
+            counts_recorded: true,
         }));
         let about = About { name: "test".to_owned(), version: "0".to_owned(), instructions: None };
         let retries = Retries::open(Arc::clone(&kv), instance, Arc::new(Stopped)).unwrap();
