@@ -105,7 +105,7 @@ fn appended(path: &Path) -> io::Result<File> {
 /// The bytes of a regular file.
 fn size(file: &File) -> io::Result<Option<u64>> {
     let found = file.metadata()?;
-    Ok(found.is_file().then(|| found.len()))
+    Ok(found.is_file().then_some(found.len()))
 }
 
 fn move_if_there(from: &Path, to: &Path) -> io::Result<()> {

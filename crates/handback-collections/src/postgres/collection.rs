@@ -11,6 +11,7 @@ use handback_page::{
 };
 use tokio_postgres::RowStream;
 
+use super::call::Call;
 use super::catalog::{self, Layout, LookError, Sort};
 use super::error::{Fault, PostgresError};
 use super::fit;
@@ -19,7 +20,7 @@ use super::rows::{Gathered, Selection};
 use super::session::Session;
 use super::settings::PostgresOptions;
 use super::source::PostgresSource;
-use super::statement::{self, Call, Front, PageStatement, Probe};
+use super::statement::{self, Front, PageStatement, Probe};
 
 /// How old what is known of a table may be when its schema is asked for. A change that breaks
 /// statements is noticed at once; this is for new columns and indexes.

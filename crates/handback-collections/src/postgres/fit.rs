@@ -5,7 +5,6 @@
 //! and a comparison that no value of the column can pass, or that all pass, is said so.
 
 use std::cmp::Ordering;
-use std::fmt::Write as _;
 
 use handback_page::filter::Test;
 use handback_page::scalar::{self, Decimal};
@@ -56,26 +55,6 @@ pub(super) fn place(
         }
     }
     Ok(())
-}
-
-/// A value in the words of the server.
-pub(super) fn text(value: &Scalar) -> String {
-    match value {
-        // Nulls are tested for, never bound.
-        Scalar::Null => String::new(),
-        Scalar::Bool(truth) => truth.to_string(),
-        Scalar::Int(int) => int.to_string(),
-        Scalar::Real(real) if real.is_infinite() && *real > 0.0 => "Infinity".to_owned(),
-        Scalar::Real(real) if real.is_infinite() => "-Infinity".to_owned(),
-        // The shortest text of a double, which a `real` came from and goes back to.
-        Scalar::Real(real) => format!("{real:?}"),
-        Scalar::Decimal(decimal) => decimal.as_str().to_owned(),
-        Scalar::Text(text) => text.clone(),
-        Scalar::Blob(bytes) => bytes.iter().fold("\\x".to_owned(), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("a String takes everything");
-            text
-        }),
-    }
 }
 
 /// That a value is not one of its column, in words.
@@ -549,22 +528,6 @@ mod tests {
                 Fitted::NotNull => true,
             };
             prop_assert_eq!(found, expected);
-        }
-    }
-
-    #[test]
-    fn values_are_written_as_the_server_reads_them() {
-        for (value, expected) in [
-            (Scalar::Bool(true), "true"),
-            (Scalar::Int(-5), "-5"),
-            (Scalar::Real(0.1), "0.1"),
-            (Scalar::Real(1e300), "1e300"),
-            (Scalar::Real(f64::NAN), "NaN"),
-            (Scalar::Real(f64::NEG_INFINITY), "-Infinity"),
-            (Scalar::Text("it's".into()), "it's"),
-            (Scalar::Blob(vec![0, 255]), "\\x00ff"),
-        ] {
-            assert_eq!(text(&value), expected);
         }
     }
 }

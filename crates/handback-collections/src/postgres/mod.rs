@@ -73,6 +73,7 @@
 
 mod alarm;
 mod branch;
+mod call;
 mod catalog;
 mod collection;
 mod dialect;

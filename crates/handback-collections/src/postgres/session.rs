@@ -24,9 +24,9 @@ use tokio_postgres::{
     CancelToken, Portal, Row, RowStream, SimpleQueryMessage, SimpleQueryStream, Statement,
 };
 
+use super::call::{self, Call};
 use super::error::Fault;
 use super::settings::PostgresSettings;
-use super::statement::Call;
 
 /// Statements that a connection keeps prepared. Callers choose the shape of filters, so that there
 /// is no end to them; those of one walk are a handful.
@@ -206,7 +206,7 @@ impl ToSql for Text<'_> {
     ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
         match self.0 {
             Scalar::Text(text) => out.extend_from_slice(text.as_bytes()),
-            other => out.extend_from_slice(super::fit::text(other).as_bytes()),
+            other => out.extend_from_slice(call::text(other).as_bytes()),
         }
         Ok(IsNull::No)
     }

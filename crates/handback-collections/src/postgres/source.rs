@@ -11,11 +11,11 @@ use tokio_postgres::config::{ChannelBinding, SslMode, SslNegotiation};
 use tokio_postgres::{Config, NoTls, Row};
 
 use super::alarm::Alarms;
+use super::call::Call;
 use super::collection::PostgresCollection;
 use super::error::{Fault, PostgresError};
 use super::session::{Session, Transactions};
 use super::settings::{PostgresOptions, PostgresSettings};
-use super::statement::Call;
 
 /// Rows of a scan that are asked for at first, and at most.
 const CHUNK_ROWS: (i32, i32) = (64, 4096);

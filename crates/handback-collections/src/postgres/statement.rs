@@ -4,77 +4,13 @@ use handback_page::keyset::Segment;
 use handback_page::{CollectionError, Order, Query, Scalar, Served, Window};
 
 use super::branch::{Branch, Demand, branches};
+use super::call::{Bound, Parameter, Statement};
 use super::catalog::Layout;
 use super::dialect::Postgres;
 use super::plan::{Plan, order_by};
 use super::rows::Selection;
 use super::types::ALIAS;
 use crate::sql::{Conditions, joined};
-
-/// A statement, and what is bound to it.
-#[derive(Debug)]
-pub(super) struct Statement {
-    pub(super) sql: String,
-    parameters: Vec<Parameter>,
-}
-
-#[derive(Debug)]
-struct Parameter {
-    value: Bound,
-    /// The type of its column.
-    sql_type: String,
-}
-
-/// The value of a parameter.
-#[derive(Debug)]
-enum Bound {
-    /// One of the query.
-    Value(Scalar),
-    /// That of a sort key, by its number: each page of a walk has another.
-    OfPlace(usize),
-}
-
-/// A statement with all values.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Call<'a> {
-    statement: &'a Statement,
-    place: &'a [Scalar],
-}
-
-impl Statement {
-    /// With a place: one value for each sort key, or the offset.
-    pub(super) const fn at<'a>(&'a self, place: &'a [Scalar]) -> Call<'a> {
-        Call { statement: self, place }
-    }
-
-    /// About how many bytes it takes.
-    pub(super) fn weight(&self) -> usize {
-        let values = self.parameters.iter().map(|parameter| match &parameter.value {
-            Bound::Value(Scalar::Text(text)) => text.len(),
-            Bound::Value(Scalar::Decimal(decimal)) => decimal.as_str().len(),
-            Bound::Value(Scalar::Blob(bytes)) => bytes.len(),
-            Bound::Value(_) | Bound::OfPlace(_) => 0,
-        });
-        self.sql.len() + values.sum::<usize>()
-    }
-}
-
-impl<'a> Call<'a> {
-    pub(super) fn sql(self) -> &'a str {
-        &self.statement.sql
-    }
-
-    /// The values in the order of their numbers, each with the type of its column.
-    pub(super) fn values(self) -> impl ExactSizeIterator<Item = (&'a Scalar, &'a str)> {
-        self.statement.parameters.iter().map(move |parameter| {
-            let value = match &parameter.value {
-                Bound::Value(value) => value,
-                Bound::OfPlace(key) => self.place.get(*key).unwrap_or(&Scalar::Null),
-            };
-            (value, parameter.sql_type.as_str())
-        })
-    }
-}
 
 /// How the statement of a window tells what is on the other side.
 ///

@@ -81,7 +81,7 @@ pub(super) fn write(facts: &Facts<'_>) -> String {
              marked as an error. The call was made; do not repeat it.\n",
         );
     }
-    if let Some(line) = facts.lines.iter().find(|line| !has_no_words(line)) {
+    if let Some(line) = facts.lines.iter().find(|line| !is_only_media(line)) {
         read_on(facts, line.part, &mut out);
     }
     let media = |line: &Line<'_>| Some((media_id(line)?, line.part.handle));
@@ -92,7 +92,7 @@ pub(super) fn write(facts: &Facts<'_>) -> String {
 }
 
 /// True if a part is media and nothing else: it has no words to search for.
-fn has_no_words(line: &Line<'_>) -> bool {
+fn is_only_media(line: &Line<'_>) -> bool {
     is_media(line) || (line.is_all_media && line.hidden.is_some())
 }
 
@@ -125,7 +125,7 @@ fn read_on(facts: &Facts<'_>, part: &Part, out: &mut String) {
     let paging = if offsets { "offset, limit" } else { "first, after" };
     let is_text = |line: &Line<'_>| line.part.kind == TEXT;
     let texts = facts.lines.iter().filter(|line| is_text(line)).count();
-    let others = facts.lines.iter().filter(|line| !has_no_words(line)).count();
+    let others = facts.lines.iter().filter(|line| !is_only_media(line)).count();
     let ids = match texts {
         0 => "item number from 0",
         all if all == others => "line number from 1",

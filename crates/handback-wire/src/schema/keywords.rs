@@ -4,7 +4,7 @@ use serde_json::{Map, Number, Value};
 
 use super::draft::Draft;
 use super::error::Unusable;
-use super::read::Reader;
+use super::read::{LISTED_OBJECTS_MAX, Reader};
 use super::table::{Keyword, Limit, NodeId, ResourceId, Size, Types};
 use super::values;
 
@@ -29,7 +29,10 @@ impl<'v> Reader<'v, '_> {
             self.references(schema, resource, &mut out)?;
             return Ok((out, false));
         }
-        self.count_listed(schema)?;
+        self.listed_objects += listed_objects(schema);
+        if self.listed_objects > LISTED_OBJECTS_MAX {
+            return Err(Unusable::TooLarge);
+        }
         assertions(schema, draft, &mut out)?;
         if let Some(pattern) = schema.get("pattern") {
             out.push(Keyword::Pattern(self.pattern(text(pattern)?)?));
@@ -196,6 +199,12 @@ impl<'v> Reader<'v, '_> {
 }
 
 /// Keywords that have no subschemas, the cheap ones first.
+/// The number of objects in the values that a schema lists.
+fn listed_objects(schema: &Schema) -> usize {
+    let listed = ["const", "enum"].iter().filter_map(|keyword| schema.get(*keyword));
+    listed.map(values::objects).sum()
+}
+
 fn assertions(schema: &Schema, draft: Draft, out: &mut Vec<Keyword>) -> Result<(), Unusable> {
     if let Some(types) = schema.get("type") {
         out.push(Keyword::Type(Types::read(types)?));

@@ -11,7 +11,6 @@ use super::draft::Draft;
 use super::error::Unusable;
 use super::patterns::{Pattern, Patterns};
 use super::table::{ForeignSchema, Node, NodeId, Resource, ResourceId};
-use super::values;
 
 /// Bytes of the text of a schema. The largest of published servers have some 100 KiB.
 pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
@@ -60,7 +59,7 @@ pub(super) struct Reader<'v, 's> {
     waiting: VecDeque<(NodeId, &'v Value, ResourceId)>,
     patterns: Patterns,
     /// Objects in the values of `enum` and `const` so far.
-    listed_objects: usize,
+    pub(super) listed_objects: usize,
 }
 
 /// The place of a resource in its document.
@@ -172,16 +171,6 @@ impl<'v, 's> Reader<'v, 's> {
             return Err(Unusable::Stopped);
         }
         self.patterns.get(pattern)
-    }
-
-    /// Counts the objects that a schema lists as values.
-    pub(super) fn count_listed(&mut self, schema: &Map<String, Value>) -> Result<(), Unusable> {
-        let listed = ["const", "enum"].iter().filter_map(|keyword| schema.get(*keyword));
-        self.listed_objects += listed.map(values::objects).sum::<usize>();
-        match self.listed_objects > LISTED_OBJECTS_MAX {
-            true => Err(Unusable::TooLarge),
-            false => Ok(()),
-        }
     }
 
     pub(super) fn draft(&self, resource: ResourceId) -> Draft {

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::support::{Db, fetch, forward, ids, query};
-use crate::postgres::fit;
+use crate::postgres::call;
 
 const TABLE: &str = "\
 CREATE TABLE t (a int, b text COLLATE \"C\", c float8, d bool, e int NOT NULL, id int PRIMARY KEY);
@@ -101,7 +101,7 @@ fn any_case() -> impl Strategy<Value = Case> {
     let asked = prop::collection::vec(asked, 1..8);
     (prop::collection::vec(any_row(), 0..30), asked, 1..9usize).prop_map(|(rows, asked, limit)| {
         let mut seen = BTreeSet::new();
-        let id = |row: &Values| fit::text(&row[5]);
+        let id = |row: &Values| call::text(&row[5]);
         let rows = rows.into_iter().filter(|row| seen.insert(id(row))).collect();
         Case { rows, asked, limit }
     })
@@ -160,7 +160,7 @@ fn windows_are_those_of_the_model() {
         if !case.rows.is_empty() {
             let literal = |value: &Scalar| match value {
                 Scalar::Null => "NULL".to_owned(),
-                value => format!("'{}'", fit::text(value)),
+                value => format!("'{}'", call::text(value)),
             };
             let row = |row: &Values| row.iter().map(literal).collect::<Vec<_>>().join(", ");
             let rows: Vec<_> =

@@ -6,10 +6,11 @@ use handback_page::{Collection as _, Fetch, Query, Scalar, Served, Window};
 use serde_json::json;
 
 use super::support::{Db, forward, query, walk};
+use crate::postgres::call::{self, Statement};
 use crate::postgres::catalog::{self, Layout};
 use crate::postgres::pages::Told;
 use crate::postgres::rows::Selection;
-use crate::postgres::statement::{self, Probe, Statement};
+use crate::postgres::statement::{self, Probe};
 use crate::postgres::{PostgresOptions, PostgresSettings, fit};
 
 /// Rows in no order on disk, with ties and nulls.
@@ -52,7 +53,7 @@ fn explain(db: &Db, statement: &Statement, window: Window<'_>, mode: &str) -> St
     };
     let literal = |text: String| format!("'{}'", text.replace('\'', "''"));
     let call = statement.at(place.unwrap_or_default());
-    let values: Vec<_> = call.values().map(|(value, _)| literal(fit::text(value))).collect();
+    let values: Vec<_> = call.values().map(|(value, _)| literal(call::text(value))).collect();
     let execute = if values.is_empty() {
         "EXECUTE page".to_owned()
     } else {
