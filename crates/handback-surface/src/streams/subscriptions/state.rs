@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use handback_stream::{NameError, Offset, PathPattern, StreamName};
+use handback_stream::{NameError, Offset, PathPattern, StreamName, duplex};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -79,6 +79,10 @@ impl Config {
         }
         if self.wake_stream.as_deref().is_some_and(|path| !is_path(path)) {
             return Err("wake_stream is not the path of a stream");
+        }
+        // Only the connection of a duplex appends to the streams of that duplex.
+        if self.wake_stream.as_deref().is_some_and(duplex::is_path) {
+            return Err("wake_stream is a stream of a duplex");
         }
         if self.description.as_deref().is_some_and(|text| text.len() > MAX_DESCRIPTION_BYTES) {
             return Err("description has more than 1024 bytes");
@@ -444,6 +448,10 @@ pub(super) mod tests {
         check(&|c| c.streams = (0..10_001).map(|n| n.to_string()).collect(), Err(TOO_MANY_LINKS));
         let wake = Err("wake_stream is not the path of a stream");
         check(&|c| c.wake_stream = Some(long.clone()), wake);
+        let duplex = Err("wake_stream is a stream of a duplex");
+        check(&|c| c.wake_stream = Some("/__duplex/echo/k/out".to_owned()), duplex);
+        check(&|c| c.wake_stream = Some("__duplex/relay/k/out".to_owned()), duplex);
+        check(&|c| c.wake_stream = Some("jobs/__duplex".to_owned()), Ok(()));
         let description = Err("description has more than 1024 bytes");
         check(&|c| c.description = Some(long.clone()), description);
     }
