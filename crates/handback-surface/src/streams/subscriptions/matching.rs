@@ -4,13 +4,20 @@
 //! owner below the literal prefix of the pattern. Both are done in slices (`slices`), between which the
 //! lock of the owner is free. After a restart, only streams are matched that were created since the
 //! last time that all streams were.
+//!
+//! A panic ends the work that caused it. The rest of that owner's work comes in the next slice.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::book::Todo;
+use handback_store::owner_tag_of;
+use tokio::sync::OwnedMutexGuard;
+
+use super::book::{Book, Todo};
 use super::manager::Subscriptions;
+use super::owners::Owner;
 use super::slices::Budget;
 use super::worker::Worker;
 
@@ -109,12 +116,8 @@ impl Subscriptions {
             return;
         };
         queue.misses = 0;
-        let this = Arc::clone(self);
-        let slice = move |budget: &mut Budget| {
-            book.todo.extend(due.into_iter().map(|id| Todo::Look { id, path: None }));
-            Worker { all: &this, owner: &found, book: &mut book, budget }.run()
-        };
-        if self.slices.run(slice).await == Some(true) {
+        book.todo.extend(due.into_iter().map(|id| Todo::Look { id, path: None }));
+        if slice(self, found, book).await == Some(true) {
             queue.push(owner, None);
         }
     }
@@ -123,17 +126,33 @@ impl Subscriptions {
     pub(super) async fn catch_up(self: &Arc<Self>, owner: &str) {
         for _ in 0..CATCH_UP_SLICES {
             let Some(owner) = self.owners.get(owner) else { return };
-            let mut book = Arc::clone(&owner.book).lock_owned().await;
+            let book = Arc::clone(&owner.book).lock_owned().await;
             if book.todo.is_empty() && !owner.namespace.has_changes() {
                 return;
             }
-            let this = Arc::clone(self);
-            let slice = move |budget: &mut Budget| {
-                Worker { all: &this, owner: &owner, book: &mut book, budget }.run()
-            };
-            if self.slices.run(slice).await != Some(true) {
+            if slice(self, owner, book).await != Some(true) {
                 return;
             }
         }
     }
+}
+
+/// Works for an owner in one slice. Returns whether there is more to do, and nothing if the runtime
+/// ends.
+async fn slice(
+    all: &Arc<Subscriptions>,
+    owner: Arc<Owner>,
+    mut book: OwnedMutexGuard<Book>,
+) -> Option<bool> {
+    let this = Arc::clone(all);
+    let slice = move |budget: &mut Budget| {
+        let mut worker = Worker { all: &this, owner: &owner, book: &mut book, budget };
+        catch_unwind(AssertUnwindSafe(|| worker.run())).unwrap_or_else(|_| {
+            let tag = owner_tag_of(owner.namespace.owner());
+            tracing::error!(owner = tag, "a slice of the matching of subscriptions panicked");
+            // The work that panicked was taken from the list.
+            !book.todo.is_empty() || owner.namespace.has_changes()
+        })
+    };
+    all.slices.run(slice).await
 }

@@ -1,12 +1,13 @@
 //! Matching, counted.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use handback_store::{Kv, Log, MemoryStore};
+use handback_store::{Change, Kv, KvBatch, KvError, Log, MemoryStore, Millis, StoreError};
 use handback_stream::{Append, Command, Create, Life, Payload, Reply, SigningKey, StreamName};
 use handback_tool::{Quota, Share};
 
@@ -39,6 +40,15 @@ impl World {
         let streams = Streams::open(log, None, clock, Mode::Memory).unwrap();
         let all = open(&store, &streams);
         Self { store, time, streams, all }
+    }
+
+    /// With subscriptions in a store that does something.
+    fn hooked() -> (Self, Arc<Hooked>) {
+        let Self { store, time, streams, all } = Self::new();
+        drop(all);
+        let kv = Arc::new(Hooked::default());
+        let all = open_over(Arc::clone(&kv) as Arc<dyn Kv>, &streams);
+        (Self { store, time, streams, all }, kv)
     }
 
     /// The same store after a restart.
@@ -102,13 +112,84 @@ impl World {
     }
 }
 
+/// A store that does something before the next subscription of ada is written.
+#[derive(Default)]
+struct Hooked {
+    store: MemoryStore,
+    hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Hooked {
+    fn set(&self, hook: impl FnOnce() + Send + 'static) {
+        *self.hook.lock().unwrap() = Some(Box::new(hook));
+    }
+
+    fn is_set(&self) -> bool {
+        self.hook.lock().unwrap().is_some()
+    }
+}
+
+impl Kv for Hooked {
+    fn get(&self, key: &[u8], now: Millis) -> Result<Option<Bytes>, StoreError> {
+        self.store.get(key, now)
+    }
+
+    fn scan(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+        now: Millis,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        Kv::scan(&self.store, prefix, after, limit, now)
+    }
+
+    fn write(&self, batch: &KvBatch, now: Millis) -> Result<(), KvError> {
+        let is_of_ada = batch.changes.iter().any(|(_, change)| match change {
+            Change::Put { value, .. } => {
+                String::from_utf8_lossy(value).contains(r#""owner":"ada""#)
+            }
+            Change::Remove => false,
+        });
+        let hook = is_of_ada.then(|| self.hook.lock().unwrap().take()).flatten();
+        if let Some(hook) = hook {
+            hook();
+        }
+        self.store.write(batch, now)
+    }
+
+    fn sweep(&self, now: Millis, limit: usize) -> Result<usize, StoreError> {
+        Kv::sweep(&self.store, now, limit)
+    }
+}
+
+impl fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hooked")
+    }
+}
+
+/// Waits until something is so, with nothing done for it.
+async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !is_so().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait).await.expect("in 20 seconds");
+}
+
 fn open(store: &Arc<MemoryStore>, streams: &Arc<Streams>) -> Arc<Subscriptions> {
+    open_over(Arc::clone(store) as Arc<dyn Kv>, streams)
+}
+
+fn open_over(kv: Arc<dyn Kv>, streams: &Arc<Streams>) -> Arc<Subscriptions> {
     let quotas = SubscriptionQuotas {
         count: Quota::new(80, Share::default()),
         bytes: Quota::new(64 << 20, Share::default()),
     };
     let parts = Parts {
-        kv: Arc::clone(store) as Arc<dyn Kv>,
+        kv,
         key: SigningKey::from_seed(&[7; 32]).unwrap(),
         targets: WebhookTargets::loopback(),
         base: "http://127.0.0.1:1".to_owned(),
@@ -342,4 +423,19 @@ async fn wound_a2_looks_at_large_subscriptions_take_a_slice_each() {
         (has_more, book.todo.len())
     };
     assert_eq!(world.all.slices.run(slice).await, Some((true, 1)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wound_a2_a_panic_in_a_slice_ends_no_matching_but_its_own() {
+    let (world, kv) = World::hooked();
+    for owner in ["ada", "bob"] {
+        world.make(owner, "s", "jobs/*").await.unwrap();
+    }
+    kv.set(|| panic!("as the test wants it"));
+    world.create("ada", "jobs/1").await;
+    until(async || !kv.is_set()).await;
+    world.create("bob", "jobs/1").await;
+    world.create("ada", "jobs/2").await;
+    until(async || world.links("bob", "s").await.len() == 1).await;
+    until(async || world.links("ada", "s").await.len() == 2).await;
 }
