@@ -55,6 +55,15 @@ pub(super) enum Todo {
     Look { id: String, path: Option<Arc<str>> },
 }
 
+/// Work that may write to the store, and is done when the turn is over.
+#[derive(Debug)]
+pub(super) enum After {
+    /// Looks at a subscription: at one stream, or at all of them.
+    Look { id: String, path: Option<Arc<str>> },
+    /// Stores a subscription.
+    Store { id: String },
+}
+
 /// A walk over the streams that the pattern of a subscription may cover.
 #[derive(Debug)]
 pub(super) struct Scan {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use handback_store::owner_tag_of;
 use tokio::sync::OwnedMutexGuard;
 
-use super::book::{Book, Todo};
+use super::book::{After, Book, Todo};
 use super::manager::Subscriptions;
 use super::owners::Owner;
 use super::slices::Budget;
@@ -144,15 +144,47 @@ async fn slice(
     owner: Arc<Owner>,
     mut book: OwnedMutexGuard<Book>,
 ) -> Option<bool> {
-    let this = Arc::clone(all);
+    let (this, of) = (Arc::clone(all), Arc::clone(&owner));
     let slice = move |budget: &mut Budget| {
-        let mut worker = Worker { all: &this, owner: &owner, book: &mut book, budget };
-        catch_unwind(AssertUnwindSafe(|| worker.run())).unwrap_or_else(|_| {
-            let tag = owner_tag_of(owner.namespace.owner());
-            tracing::error!(owner = tag, "a slice of the matching of subscriptions panicked");
-            // The work that panicked was taken from the list.
-            !book.todo.is_empty() || owner.namespace.has_changes()
-        })
+        let mut after = Vec::new();
+        let has_more = caught(&of, || {
+            let (all, owner, book) = (&this, &*of, &mut *book);
+            Worker { all, owner, book, budget, after: &mut after }.run()
+        });
+        // The work that panicked was taken from the list.
+        let has_more =
+            has_more.unwrap_or_else(|| !book.todo.is_empty() || of.namespace.has_changes());
+        (book, after, has_more)
     };
-    all.slices.run(slice).await
+    let this = Arc::clone(all);
+    let store = move |(mut book, after, has_more): (OwnedMutexGuard<Book>, Vec<After>, bool)| {
+        for work in after {
+            caught(&owner, || finish(&this, &mut book, work));
+        }
+        has_more
+    };
+    all.slices.run_then(slice, store).await
+}
+
+/// Does work that was left for the time after a slice.
+fn finish(all: &Arc<Subscriptions>, book: &mut Book, work: After) {
+    match work {
+        After::Look { id, path } => all.look(book, &id, path.as_deref()),
+        After::Store { id } => {
+            let Some(subscription) = book.get(&id) else { return };
+            if let Err(error) = all.rows.store(subscription, all.streams.now()) {
+                tracing::warn!(%error, id, "a subscription was not stored");
+            }
+        }
+    }
+}
+
+/// Does work for an owner. Nothing is returned if the work panics.
+fn caught<T>(owner: &Owner, work: impl FnOnce() -> T) -> Option<T> {
+    let done = catch_unwind(AssertUnwindSafe(work)).ok();
+    if done.is_none() {
+        let tag = owner_tag_of(owner.namespace.owner());
+        tracing::error!(owner = tag, "work for the subscriptions of an owner panicked");
+    }
+    done
 }

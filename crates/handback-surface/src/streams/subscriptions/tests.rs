@@ -419,10 +419,12 @@ async fn wound_a2_looks_at_large_subscriptions_take_a_slice_each() {
     }
     let all = Arc::clone(&world.all);
     let slice = move |budget: &mut Budget| {
-        let has_more = Worker { all: &all, owner: &owner, book: &mut book, budget }.run();
-        (has_more, book.todo.len())
+        let mut after = Vec::new();
+        let (all, owner) = (&all, &*owner);
+        let mut worker = Worker { all, owner, book: &mut book, budget, after: &mut after };
+        (worker.run(), after.len(), book.todo.len())
     };
-    assert_eq!(world.all.slices.run(slice).await, Some((true, 1)));
+    assert_eq!(world.all.slices.run(slice).await, Some((true, 1, 1)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -438,4 +440,26 @@ async fn wound_a2_a_panic_in_a_slice_ends_no_matching_but_its_own() {
     world.create("ada", "jobs/2").await;
     until(async || world.links("bob", "s").await.len() == 1).await;
     until(async || world.links("ada", "s").await.len() == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wound_a2_a_slow_write_for_one_owner_leaves_the_turn_to_others() {
+    let (world, kv) = World::hooked();
+    world.make("ada", "s", "jobs/*").await.unwrap();
+    let (release, released) = mpsc::channel::<()>();
+    kv.set(move || {
+        let _ = released.recv_timeout(Duration::from_secs(60));
+    });
+    world.create("ada", "jobs/1").await;
+    until(async || !kv.is_set()).await;
+    let made = async {
+        world.make("bob", "s", "jobs/*").await.unwrap();
+        world.create("bob", "jobs/1").await;
+        world.all.catch_up("bob").await;
+        world.links("bob", "s").await.len()
+    };
+    let made = tokio::time::timeout(Duration::from_secs(20), made).await;
+    drop(release);
+    assert_eq!(made.expect("bob did not wait for ada"), 1);
+    until(async || world.links("ada", "s").await.len() == 1).await;
 }

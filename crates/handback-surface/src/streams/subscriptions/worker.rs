@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::book::{Book, Full, Scan, Todo};
+use super::book::{After, Book, Full, Scan, Todo};
 use super::manager::Subscriptions;
 use super::owners::Owner;
 use super::slices::Budget;
@@ -16,7 +16,8 @@ const PATHS_PER_PAGE: usize = 256;
 /// Changed streams that are taken from the directory at a time.
 const CHANGES_PER_TAKE: usize = 256;
 
-/// Steps of a look at a subscription, which may write to the store.
+/// Steps of a look at a subscription, which may write to the store after the slice: 20 looks follow a
+/// slice at most.
 const LOOK_STEPS: u64 = 10_000;
 
 /// Steps of a look for each stream that is followed: its end is looked up, and it is stored with the
@@ -32,6 +33,8 @@ pub(super) struct Worker<'a> {
     pub(super) owner: &'a Owner,
     pub(super) book: &'a mut Book,
     pub(super) budget: &'a mut Budget,
+    /// Work that comes after the slice.
+    pub(super) after: &'a mut Vec<After>,
 }
 
 impl Worker<'_> {
@@ -59,7 +62,7 @@ impl Worker<'_> {
                 }
                 Todo::Look { id, path } => {
                     self.budget.spend(LOOK_STEPS + self.links_of_look(&id) * LINK_STEPS);
-                    self.all.look(self.book, &id, path.as_deref());
+                    self.after.push(After::Look { id, path });
                 }
                 Todo::Scan(scan) => self.rescan(scan),
             }
@@ -125,9 +128,8 @@ impl Worker<'_> {
         if let Some(subscription) = self.book.get_mut(&id).filter(|_| scan.has_matched) {
             // Streams that were created since then are matched one by one.
             subscription.matched_ms = self.all.opened_ms.min(now);
-            if let Err(error) = self.all.rows.store(subscription, now) {
-                tracing::warn!(%error, id, "a subscription was not stored");
-            }
+            self.budget.spend(LOOK_STEPS);
+            self.after.push(After::Store { id: id.clone() });
         }
         self.book.todo.push_back(Todo::Look { id, path: None });
     }
