@@ -57,4 +57,5 @@ pub use error::StoreError;
 pub use kv::{Change, Condition, Kv, KvBatch, KvError, MAX_KEY_BYTES, Millis};
 pub use log::{Batch, LOG_ID_BYTES, Log, LogId, ReadLimit, Record};
 pub use memory::MemoryStore;
+pub use owner::owner_tag_of;
 pub use writer::{CommitHook, GroupWriter, Pending, SubmitError, WriterOptions};

@@ -11,8 +11,9 @@ pub(crate) fn owner_tag(principal: &VerifiedPrincipal) -> String {
     owner_tag_of(&principal.binding())
 }
 
-/// As [`owner_tag`], of a binding that was stored.
-pub(crate) fn owner_tag_of(binding: &str) -> String {
+/// The hash tag of the principal with a binding, for keys and logs: it does not say who that is.
+#[must_use]
+pub fn owner_tag_of(binding: &str) -> String {
     short(&FieldHash::new("handback/v1/owner").field(binding.as_bytes()).finish())
 }
 

@@ -4,12 +4,15 @@
 //! is held between two pages, and none that the streams of other owners need. Changes are noted only
 //! for owners that somebody follows: an append to any other stream costs one load.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::Notify;
+
+/// Ended streams of one owner that are noted. Past that, only the fact is noted that there are more.
+const MAX_ENDED: usize = 4096;
 
 /// The namespaces of all owners.
 #[derive(Debug, Default)]
@@ -39,16 +42,21 @@ struct Paths {
     /// Every path, with the time at which its stream was created.
     created: BTreeMap<Arc<str>, u64>,
     changed: BTreeMap<Arc<str>, Change>,
+    ended: BTreeSet<Arc<str>>,
+    /// Whether more streams ended than are noted.
+    has_lost_ends: bool,
     is_queued: bool,
 }
 
 /// A change of a stream since the last time that changes were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// The stream was created.
+    /// The stream was created, maybe in the place of another one.
     Created,
     /// The stream has more records.
     Grown,
+    /// The stream ended, and there is no other one at its path.
+    Ended,
 }
 
 impl Directory {
@@ -72,7 +80,11 @@ impl Directory {
     /// Notes no more changes of a namespace.
     pub(super) fn unfollow(&self, namespace: &Arc<Namespace>) {
         namespace.is_followed.store(false, Ordering::SeqCst);
-        lock(&namespace.streams).changed.clear();
+        let mut streams = lock(&namespace.streams);
+        streams.changed.clear();
+        streams.ended.clear();
+        streams.has_lost_ends = false;
+        drop(streams);
         self.forget_unused(namespace);
     }
 
@@ -126,6 +138,7 @@ impl Namespace {
         let path: Arc<str> = path.into();
         let mut streams = lock(&self.streams);
         streams.created.insert(Arc::clone(&path), created);
+        streams.ended.remove(&path);
         if self.is_followed.load(Ordering::SeqCst) {
             streams.changed.insert(path, Change::Created);
             self.queue(&mut streams);
@@ -145,22 +158,41 @@ impl Namespace {
     }
 
     /// Removes a stream that ended.
-    pub(super) fn remove(&self, path: &str) {
+    pub(super) fn remove(self: &Arc<Self>, path: &str) {
         let mut streams = lock(&self.streams);
-        streams.created.remove(path);
-        streams.changed.remove(path);
+        let Some((path, _)) = streams.created.remove_entry(path) else { return };
+        streams.changed.remove(&path);
+        if self.is_followed.load(Ordering::SeqCst) {
+            if streams.ended.len() < MAX_ENDED {
+                streams.ended.insert(path);
+            } else {
+                streams.has_lost_ends = true;
+            }
+            self.queue(&mut streams);
+        }
     }
 
     /// Whether there are changes to take.
     pub(super) fn has_changes(&self) -> bool {
-        !lock(&self.streams).changed.is_empty()
+        let streams = lock(&self.streams);
+        !streams.changed.is_empty() || !streams.ended.is_empty() || streams.has_lost_ends
     }
 
-    /// Takes some changes.
+    /// Returns whether streams ended of which [`Namespace::take_changes`] says nothing.
+    pub(super) fn take_lost_ends(&self) -> bool {
+        std::mem::take(&mut lock(&self.streams).has_lost_ends)
+    }
+
+    /// Takes some changes, ends first.
     pub(super) fn take_changes(&self, limit: usize) -> Vec<(Arc<str>, Change)> {
         let mut streams = lock(&self.streams);
         streams.is_queued = false;
         let mut taken = Vec::new();
+        while taken.len() < limit
+            && let Some(path) = streams.ended.pop_first()
+        {
+            taken.push((path, Change::Ended));
+        }
         while taken.len() < limit
             && let Some(change) = streams.changed.pop_first()
         {
@@ -245,12 +277,38 @@ mod tests {
         ada.remove("c");
         let changed = directory.next_changed().unwrap();
         assert!(directory.next_changed().is_none());
-        assert_eq!(changed.take_changes(1), [("a".into(), Change::Grown)]);
+        let ended_first = [("c".into(), Change::Ended), ("a".into(), Change::Grown)];
+        assert_eq!(changed.take_changes(2), ended_first);
         assert!(changed.has_changes());
         assert_eq!(changed.take_changes(9), [("b".into(), Change::Created)]);
         assert!(!changed.has_changes());
         ada.grow("b");
         assert!(directory.next_changed().is_some());
+    }
+
+    #[test]
+    fn ends_are_noted_up_to_a_bound_and_a_new_stream_takes_their_place() {
+        let directory = Directory::default();
+        let ada = directory.follow("ada");
+        ada.add("a", 1);
+        ada.take_changes(9);
+        ada.remove("a");
+        ada.remove("no stream");
+        ada.add("a", 2);
+        assert_eq!(ada.take_changes(9), [("a".into(), Change::Created)]);
+        let end = |count: usize| {
+            for n in 0..count {
+                ada.add(&n.to_string(), 1);
+                ada.remove(&n.to_string());
+            }
+        };
+        end(MAX_ENDED);
+        assert!(!ada.take_lost_ends());
+        end(MAX_ENDED + 1);
+        assert_eq!(ada.take_changes(usize::MAX).len(), MAX_ENDED);
+        assert!(ada.has_changes());
+        assert!(ada.take_lost_ends());
+        assert!(!ada.take_lost_ends() && !ada.has_changes());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use handback_stream::PathPattern;
 use handback_tool::{Charge, Exhausted, Quota};
 
-use super::state::{Config, Link, MAX_LINKS, Subscription};
+use super::state::{Config, Link, MAX_LINKS, Position, Subscription};
 
 /// Bytes that a subscription counts beyond its texts: maps, a row of the store, a time on the agenda.
 const SUBSCRIPTION_COST_BYTES: u64 = 4 << 10;
@@ -40,6 +40,8 @@ pub(super) struct Book {
     /// The ids of the subscriptions that follow a stream, or write their wakes to it.
     of_path: HashMap<String, BTreeSet<String>>,
     pub(super) todo: VecDeque<Todo>,
+    /// Whether links or subscriptions were removed since missed streams were last looked for.
+    was_freed: bool,
 }
 
 /// A piece of work.
@@ -51,8 +53,21 @@ pub(super) enum Todo {
     Scan(Scan),
     /// A stream has more records.
     Grown(Arc<str>),
+    /// A stream ended.
+    Ended(Arc<str>),
+    /// Compares the links of a subscription after one of them with the streams that are there.
+    Renew { id: String, after: Option<String> },
     /// Looks at a subscription: at one stream, or at all of them.
     Look { id: String, path: Option<Arc<str>> },
+}
+
+/// Work that may write to the store, and is done when the turn is over.
+#[derive(Debug)]
+pub(super) enum After {
+    /// Looks at a subscription: at one stream, or at all of them.
+    Look { id: String, path: Option<Arc<str>> },
+    /// Stores a subscription.
+    Store { id: String },
 }
 
 /// A walk over the streams that the pattern of a subscription may cover.
@@ -65,11 +80,13 @@ pub(super) struct Scan {
     pub(super) since: u64,
     /// Whether a stream was matched.
     pub(super) has_matched: bool,
+    /// Streams that had found no room before the walk.
+    pub(super) missed: u64,
 }
 
 impl Scan {
     pub(super) const fn new(id: String, since: u64) -> Self {
-        Self { id, after: None, since, has_matched: false }
+        Self { id, after: None, since, has_matched: false, missed: 0 }
     }
 }
 
@@ -80,6 +97,8 @@ pub(super) struct Entry {
     pub(super) pattern: Option<PathPattern>,
     /// Whether the streams of its pattern are still looked for: then nobody sees it yet.
     pub(super) is_linking: bool,
+    /// Streams that found no room since the start.
+    missed: u64,
     /// Nothing for what an older version stored beyond the quota of today.
     charges: Option<Charges>,
 }
@@ -120,7 +139,7 @@ impl Entry {
 
     fn uncounted(subscription: Subscription) -> Self {
         let pattern = subscription.config.pattern.as_deref().and_then(|text| text.parse().ok());
-        Self { subscription, pattern, is_linking: false, charges: None }
+        Self { subscription, pattern, is_linking: false, missed: 0, charges: None }
     }
 
     /// Counts more bytes, or fewer.
@@ -167,6 +186,17 @@ impl Book {
         entries.find_map(|(id, entry)| Some((id.as_str(), entry.pattern.as_ref()?)))
     }
 
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.entries.keys().cloned().collect()
+    }
+
+    /// The next path that a subscription follows, in order.
+    pub(super) fn next_link(&self, id: &str, after: Option<&str>) -> Option<&str> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let links = &self.entries.get(id)?.subscription.links;
+        links.range::<str, _>((from, Bound::Unbounded)).next().map(|(path, _)| path.as_str())
+    }
+
     /// The ids of subscriptions that follow a stream, or write to it.
     pub(super) fn of_path(&self, path: &str) -> Vec<String> {
         self.of_path.get(path).into_iter().flatten().cloned().collect()
@@ -183,6 +213,7 @@ impl Book {
 
     pub(super) fn remove(&mut self, id: &str) {
         let Some(entry) = self.entries.remove(id) else { return };
+        self.was_freed = true;
         let Subscription { links, config, .. } = &entry.subscription;
         for path in links.keys().chain(&config.wake_stream) {
             self.unindex(path, id);
@@ -225,18 +256,55 @@ impl Book {
         if entry.subscription.links.remove(path).is_none() {
             return;
         }
+        entry.subscription.forget_shown(path);
         let _ = entry.recount(0, link_cost(path));
+        self.was_freed = true;
         if entry.subscription.config.wake_stream.as_deref() != Some(path) {
             self.unindex(path, id);
         }
     }
 
+    /// Has a subscription follow the stream that is at a path now, if it follows the path. Where no
+    /// stream is, only a path that was named is followed.
+    pub(super) fn renew(&mut self, id: &str, path: &str, position: Option<Position>) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        let Some(link) = entry.subscription.links.get_mut(path) else { return };
+        let is_same = link.renew(position);
+        if position.is_none() && !link.explicit {
+            self.unlink(id, path);
+        } else if !is_same {
+            entry.subscription.forget_shown(path);
+        }
+    }
+
     /// Notes that a subscription does not follow all streams that its pattern covers.
     pub(super) fn mark_incomplete(&mut self, id: &str) {
-        if let Some(entry) = self.entries.get_mut(id)
-            && !std::mem::replace(&mut entry.subscription.is_incomplete, true)
-        {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        entry.subscription.is_incomplete = true;
+        entry.missed += 1;
+        // Once, however often streams come and go at the limit.
+        if entry.missed == 1 {
             tracing::warn!(id, "a subscription has no room for another stream of its pattern");
+        }
+    }
+
+    /// Notes that a scan found room for all streams, unless another one was missed meanwhile. Returns
+    /// whether that is news.
+    pub(super) fn mark_complete(&mut self, scan: &Scan) -> bool {
+        let entry = self.entries.get_mut(&scan.id).filter(|entry| entry.missed == scan.missed);
+        entry.is_some_and(|entry| std::mem::take(&mut entry.subscription.is_incomplete))
+    }
+
+    /// Has the streams looked for that found no room, if there may be room now.
+    pub(super) fn retry_incomplete(&mut self) {
+        if !std::mem::take(&mut self.was_freed) {
+            return;
+        }
+        for (id, Entry { subscription, is_linking, missed, .. }) in &self.entries {
+            if subscription.is_incomplete && !is_linking {
+                let scan = Scan::new(id.clone(), subscription.created_ms);
+                self.todo.push_back(Todo::Scan(Scan { missed: *missed, ..scan }));
+            }
         }
     }
 
@@ -284,7 +352,7 @@ mod tests {
         book.insert(Entry::new(subscription("i\0s", "s"), &quotas).unwrap());
         book.made("s");
         let before = used();
-        let link = Link { explicit: false, acked: 0 };
+        let link = Link { explicit: false, acked: 0, stream: None };
         assert_eq!(book.link("s", "x", link), Ok(()));
         assert_eq!(used(), before + link_cost("x"));
         assert_eq!(book.link("s", "x", link), Ok(()));

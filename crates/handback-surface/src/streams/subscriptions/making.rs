@@ -86,7 +86,8 @@ impl Subscriptions {
             let mut book = Arc::clone(&found.book).lock_owned().await;
             let (this, found) = (Arc::clone(self), Arc::clone(found));
             let slice = move |budget: &mut Budget| {
-                let mut worker = Worker { all: &this, owner: &found, book: &mut book, budget };
+                let (all, owner, book) = (&this, &*found, &mut *book);
+                let mut worker = Worker { all, owner, book, budget, after: &mut Vec::new() };
                 if is_first {
                     worker.link_named(&next.id)?;
                 }

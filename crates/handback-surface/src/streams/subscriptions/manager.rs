@@ -80,8 +80,13 @@ impl Subscriptions {
         // Nobody else has it yet.
         let Ok(mut book) = owner.book.try_lock() else { return };
         let id = subscription.id.clone();
+        book.todo.push_back(Todo::Renew { id: id.clone(), after: None });
+        let since = match subscription.is_incomplete {
+            true => subscription.created_ms,
+            false => subscription.matched_ms,
+        };
         let todo = match &subscription.config.pattern {
-            Some(_) => Todo::Scan(Scan::new(id, subscription.matched_ms)),
+            Some(_) => Todo::Scan(Scan::new(id, since)),
             None => Todo::Look { id, path: None },
         };
         book.todo.push_back(todo);

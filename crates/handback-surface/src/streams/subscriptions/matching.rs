@@ -4,13 +4,20 @@
 //! owner below the literal prefix of the pattern. Both are done in slices (`slices`), between which the
 //! lock of the owner is free. After a restart, only streams are matched that were created since the
 //! last time that all streams were.
+//!
+//! A panic ends the work that caused it. The rest of that owner's work comes in the next slice.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::book::Todo;
+use handback_store::owner_tag_of;
+use tokio::sync::OwnedMutexGuard;
+
+use super::book::{After, Book, Todo};
 use super::manager::Subscriptions;
+use super::owners::Owner;
 use super::slices::Budget;
 use super::worker::Worker;
 
@@ -109,12 +116,8 @@ impl Subscriptions {
             return;
         };
         queue.misses = 0;
-        let this = Arc::clone(self);
-        let slice = move |budget: &mut Budget| {
-            book.todo.extend(due.into_iter().map(|id| Todo::Look { id, path: None }));
-            Worker { all: &this, owner: &found, book: &mut book, budget }.run()
-        };
-        if self.slices.run(slice).await == Some(true) {
+        book.todo.extend(due.into_iter().map(|id| Todo::Look { id, path: None }));
+        if slice(self, found, book).await == Some(true) {
             queue.push(owner, None);
         }
     }
@@ -123,17 +126,65 @@ impl Subscriptions {
     pub(super) async fn catch_up(self: &Arc<Self>, owner: &str) {
         for _ in 0..CATCH_UP_SLICES {
             let Some(owner) = self.owners.get(owner) else { return };
-            let mut book = Arc::clone(&owner.book).lock_owned().await;
+            let book = Arc::clone(&owner.book).lock_owned().await;
             if book.todo.is_empty() && !owner.namespace.has_changes() {
                 return;
             }
-            let this = Arc::clone(self);
-            let slice = move |budget: &mut Budget| {
-                Worker { all: &this, owner: &owner, book: &mut book, budget }.run()
-            };
-            if self.slices.run(slice).await != Some(true) {
+            if slice(self, owner, book).await != Some(true) {
                 return;
             }
         }
     }
+}
+
+/// Works for an owner in one slice. Returns whether there is more to do, and nothing if the runtime
+/// ends.
+async fn slice(
+    all: &Arc<Subscriptions>,
+    owner: Arc<Owner>,
+    mut book: OwnedMutexGuard<Book>,
+) -> Option<bool> {
+    let (this, of) = (Arc::clone(all), Arc::clone(&owner));
+    let slice = move |budget: &mut Budget| {
+        let mut after = Vec::new();
+        let has_more = caught(&of, || {
+            let (all, owner, book) = (&this, &*of, &mut *book);
+            Worker { all, owner, book, budget, after: &mut after }.run()
+        });
+        // The work that panicked was taken from the list.
+        let has_more =
+            has_more.unwrap_or_else(|| !book.todo.is_empty() || of.namespace.has_changes());
+        (book, after, has_more)
+    };
+    let this = Arc::clone(all);
+    let store = move |(mut book, after, has_more): (OwnedMutexGuard<Book>, Vec<After>, bool)| {
+        for work in after {
+            caught(&owner, || finish(&this, &mut book, work));
+        }
+        has_more
+    };
+    all.slices.run_then(slice, store).await
+}
+
+/// Does work that was left for the time after a slice.
+fn finish(all: &Arc<Subscriptions>, book: &mut Book, work: After) {
+    match work {
+        After::Look { id, path } => all.look(book, &id, path.as_deref()),
+        After::Store { id } => {
+            let Some(subscription) = book.get(&id) else { return };
+            if let Err(error) = all.rows.store(subscription, all.streams.now()) {
+                tracing::warn!(%error, id, "a subscription was not stored");
+            }
+        }
+    }
+}
+
+/// Does work for an owner. Nothing is returned if the work panics.
+fn caught<T>(owner: &Owner, work: impl FnOnce() -> T) -> Option<T> {
+    let done = catch_unwind(AssertUnwindSafe(work)).ok();
+    if done.is_none() {
+        let tag = owner_tag_of(owner.namespace.owner());
+        tracing::error!(owner = tag, "work for the subscriptions of an owner panicked");
+    }
+    done
 }

@@ -18,7 +18,7 @@ use super::state::{
     BAD_PATH, Claim, Config, Fault, Kind, Link, MAX_LINKS, Subscription, TOO_MANY_LINKS, is_path,
     normal_path,
 };
-use super::tails::tails;
+use super::tails::{position, tails};
 use crate::body::ReplyBody;
 use crate::streams::answer;
 use crate::streams::params::decoded;
@@ -173,10 +173,10 @@ impl Subscriptions {
         let before = book.get(id).ok_or_else(not_found)?.links.clone();
         let linked = {
             let owner = book.get(id).map(|subscription| subscription.owner.clone());
-            let tails = tails(&self.streams, &owner.ok_or_else(not_found)?);
+            let owner = owner.ok_or_else(not_found)?;
             paths.iter().try_for_each(|path| {
-                let acked = tails(path).unwrap_or(0);
-                book.link(id, path, Link { explicit: true, acked })
+                let position = position(&self.streams, &owner, path);
+                book.link(id, path, Link::from_end(true, position))
             })
         };
         let stored = match linked {
@@ -209,7 +209,9 @@ impl Subscriptions {
         }
         let take = move |this: &Arc<Self>, book: &mut Book| {
             let entry = book.entry(&id).ok_or_else(not_found)?;
-            let is_covered = entry.pattern.as_ref().is_some_and(|pattern| pattern.matches(&path));
+            // The pattern covers streams that are there.
+            let is_covered = entry.pattern.as_ref().is_some_and(|pattern| pattern.matches(&path))
+                && position(&this.streams, &entry.subscription.owner, &path).is_some();
             let mut next = book.get(&id).ok_or_else(not_found)?.clone();
             match next.links.get_mut(&path) {
                 Some(link) if is_covered => link.explicit = false,

@@ -2,6 +2,9 @@
 //!
 //! A slice has a bound in steps, and whoever has more to do takes another turn at the end of the queue.
 //! So an owner with many patterns delays its own subscriptions; others wait for single slices.
+//!
+//! No slice reads or writes the store. A slow disk delays the owner whose subscriptions are stored,
+//! under that owner's lock, while the turn goes on to others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,12 +49,25 @@ impl Slices {
         &self,
         work: impl FnOnce(&mut Budget) -> T + Send + 'static,
     ) -> Option<T> {
+        self.run_then(work, |done| done).await
+    }
+
+    /// The same, with work that follows on the same thread when the turn is over: work that may take
+    /// long, such as a write to the store.
+    pub(super) async fn run_then<T, U: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Budget) -> T + Send + 'static,
+        then: impl FnOnce(T) -> U + Send + 'static,
+    ) -> Option<U> {
         let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
         let counts = Arc::clone(&self.counts);
         blocking(move || {
             // The turn ends with the work, also if nobody waits for that any more.
-            let _turn = turn;
-            work(&mut Budget { spent: 0, counts })
+            let done = {
+                let _turn = turn;
+                work(&mut Budget { spent: 0, counts })
+            };
+            then(done)
         })
         .await
     }

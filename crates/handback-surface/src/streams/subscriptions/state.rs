@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use handback_stream::{NameError, Offset, PathPattern, StreamName};
+use handback_stream::{NameError, Offset, PathPattern, StreamName, duplex};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -80,6 +80,10 @@ impl Config {
         if self.wake_stream.as_deref().is_some_and(|path| !is_path(path)) {
             return Err("wake_stream is not the path of a stream");
         }
+        // Only the connection of a duplex appends to the streams of that duplex.
+        if self.wake_stream.as_deref().is_some_and(duplex::is_path) {
+            return Err("wake_stream is a stream of a duplex");
+        }
         if self.description.as_deref().is_some_and(|text| text.len() > MAX_DESCRIPTION_BYTES) {
             return Err("description has more than 1024 bytes");
         }
@@ -146,9 +150,48 @@ pub(super) struct Link {
     pub(super) explicit: bool,
     /// The last record that was processed.
     pub(super) acked: u64,
+    /// The incarnation of the stream. Nothing if there is no stream, or an older version stored this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stream: Option<u64>,
+}
+
+/// A stream that is at a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Position {
+    pub(super) incarnation: u64,
+    /// The number before the first record that is the stream's own.
+    pub(super) start: u64,
+    /// The number of the last record.
+    pub(super) tail: u64,
 }
 
 impl Link {
+    /// Follows a stream from its first record on, by a pattern.
+    pub(super) const fn from_start(position: Position) -> Self {
+        Self { explicit: false, acked: position.start, stream: Some(position.incarnation) }
+    }
+
+    /// Follows a stream from its end on, or from the first record if there is none yet.
+    pub(super) fn from_end(explicit: bool, position: Option<Position>) -> Self {
+        let stream = position.map(|position| position.incarnation);
+        Self { explicit, acked: position.map_or(0, |position| position.tail), stream }
+    }
+
+    /// Follows the stream that is at the path now. Returns whether that is the one from before:
+    /// another one is followed from its first record on.
+    pub(super) fn renew(&mut self, position: Option<Position>) -> bool {
+        let is_same = match (self.stream, position) {
+            (Some(known), Some(position)) => known == position.incarnation,
+            (None, Some(position)) => self.acked <= position.tail,
+            (_, None) => false,
+        };
+        if !is_same {
+            self.acked = position.map_or(0, |position| position.start);
+        }
+        self.stream = position.map(|position| position.incarnation);
+        is_same
+    }
+
     /// The name of the kind of link in the protocol.
     pub(super) const fn kind(self) -> &'static str {
         if self.explicit { "explicit" } else { "glob" }
@@ -378,6 +421,13 @@ impl Subscription {
         }
     }
 
+    /// Forgets the end of a stream that a wake showed, because that stream is gone.
+    pub(super) fn forget_shown(&mut self, path: &str) {
+        if let Some(wake) = &mut self.wake {
+            wake.snapshot.remove(path);
+        }
+    }
+
     /// A delivery failed: the next one waits. `jitter` is -20 to 20 percent.
     pub(super) fn failed(&mut self, now: u64, jitter: i64) {
         let wait = RETRY_FIRST_MS.saturating_mul(1 << self.failures.min(16)).min(RETRY_LONGEST_MS);
@@ -415,7 +465,7 @@ pub(super) mod tests {
 
     fn linked(kind: Kind) -> Subscription {
         let mut made = Subscription::new("", "s", config(kind).checked().unwrap(), 0);
-        made.links.insert("a".to_owned(), Link { explicit: true, acked: 3 });
+        made.links.insert("a".to_owned(), Link { explicit: true, acked: 3, stream: None });
         made
     }
 
@@ -444,6 +494,10 @@ pub(super) mod tests {
         check(&|c| c.streams = (0..10_001).map(|n| n.to_string()).collect(), Err(TOO_MANY_LINKS));
         let wake = Err("wake_stream is not the path of a stream");
         check(&|c| c.wake_stream = Some(long.clone()), wake);
+        let duplex = Err("wake_stream is a stream of a duplex");
+        check(&|c| c.wake_stream = Some("/__duplex/echo/k/out".to_owned()), duplex);
+        check(&|c| c.wake_stream = Some("__duplex/relay/k/out".to_owned()), duplex);
+        check(&|c| c.wake_stream = Some("jobs/__duplex".to_owned()), Ok(()));
         let description = Err("description has more than 1024 bytes");
         check(&|c| c.description = Some(long.clone()), description);
     }
@@ -489,6 +543,26 @@ pub(super) mod tests {
         assert_eq!(s.links["a"].acked, 3);
         assert_eq!(s.ack(&ack("a", 5), &tails), Ok(()));
         assert_eq!(s.links["a"].acked, 5);
+    }
+
+    #[test]
+    fn a_link_is_about_one_stream_at_a_path() {
+        let position = |incarnation, start, tail| Some(Position { incarnation, start, tail });
+        let check = |stream, position, expected: (bool, u64)| {
+            let mut link = Link { explicit: false, acked: 3, stream };
+            assert_eq!((link.renew(position), link.acked), expected);
+            assert_eq!(link.stream, position.map(|position| position.incarnation));
+        };
+        check(Some(7), position(7, 0, 5), (true, 3));
+        check(Some(7), position(8, 0, 5), (false, 0));
+        check(Some(7), position(8, 2, 2), (false, 2));
+        check(Some(7), None, (false, 0));
+        // As an older version stored it.
+        check(None, position(7, 0, 5), (true, 3));
+        check(None, position(7, 0, 2), (false, 0));
+        check(None, None, (false, 0));
+        let stored: Link = serde_json::from_str(r#"{"explicit":true,"acked":3}"#).unwrap();
+        assert_eq!(stored.stream, None);
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::book::{Book, Full, Scan, Todo};
+use super::book::{After, Book, Full, Scan, Todo};
 use super::manager::Subscriptions;
 use super::owners::Owner;
 use super::slices::Budget;
-use super::state::Link;
-use super::tails::{start_of, tails};
+use super::state::{Link, Position};
+use super::tails::position;
 use crate::streams::directory::Change;
 
 /// Paths that are read from the directory at a time: some microseconds under its lock.
@@ -16,7 +16,8 @@ const PATHS_PER_PAGE: usize = 256;
 /// Changed streams that are taken from the directory at a time.
 const CHANGES_PER_TAKE: usize = 256;
 
-/// Steps of a look at a subscription, which may write to the store.
+/// Steps of a look at a subscription, which may write to the store after the slice: 20 looks follow a
+/// slice at most.
 const LOOK_STEPS: u64 = 10_000;
 
 /// Steps of a look for each stream that is followed: its end is looked up, and it is stored with the
@@ -32,6 +33,8 @@ pub(super) struct Worker<'a> {
     pub(super) owner: &'a Owner,
     pub(super) book: &'a mut Book,
     pub(super) budget: &'a mut Budget,
+    /// Work that comes after the slice.
+    pub(super) after: &'a mut Vec<After>,
 }
 
 impl Worker<'_> {
@@ -41,9 +44,15 @@ impl Worker<'_> {
             if self.book.todo.is_empty() {
                 self.take_changes();
             }
+            if self.book.todo.is_empty() {
+                self.book.retry_incomplete();
+            }
             let Some(todo) = self.book.todo.pop_front() else { return false };
             match todo {
                 Todo::Match { path, after } => {
+                    if after.is_none() {
+                        self.renew(&path);
+                    }
                     let next = match self.match_new(&path, after) {
                         Some(after) => Todo::Match { path, after: Some(after) },
                         None => Todo::Grown(path),
@@ -59,7 +68,13 @@ impl Worker<'_> {
                 }
                 Todo::Look { id, path } => {
                     self.budget.spend(LOOK_STEPS + self.links_of_look(&id) * LINK_STEPS);
-                    self.all.look(self.book, &id, path.as_deref());
+                    self.after.push(After::Look { id, path });
+                }
+                Todo::Ended(path) => self.renew(&path),
+                Todo::Renew { id, after } => {
+                    if let Some(after) = self.renew_links(&id, after) {
+                        self.book.todo.push_front(Todo::Renew { id, after: Some(after) });
+                    }
                 }
                 Todo::Scan(scan) => self.rescan(scan),
             }
@@ -74,11 +89,43 @@ impl Worker<'_> {
     }
 
     fn take_changes(&mut self) {
+        if self.owner.namespace.take_lost_ends() {
+            let ids = self.book.ids().into_iter();
+            self.book.todo.extend(ids.map(|id| Todo::Renew { id, after: None }));
+        }
         let changes = self.owner.namespace.take_changes(CHANGES_PER_TAKE);
         self.book.todo.extend(changes.into_iter().map(|(path, change)| match change {
             Change::Created => Todo::Match { path, after: None },
             Change::Grown => Todo::Grown(path),
+            Change::Ended => Todo::Ended(path),
         }));
+    }
+
+    /// Has those who follow a path follow the stream that is there now.
+    fn renew(&mut self, path: &str) {
+        let position = self.position(path);
+        for id in self.book.of_path(path) {
+            self.budget.spend(LINK_STEPS);
+            self.book.renew(&id, path, position);
+        }
+    }
+
+    /// The same for the paths of a subscription after one of them. Returns the last one if the budget
+    /// is spent.
+    fn renew_links(&mut self, id: &str, mut after: Option<String>) -> Option<String> {
+        loop {
+            let path = self.book.next_link(id, after.as_deref())?.to_owned();
+            self.budget.spend(LINK_STEPS);
+            self.book.renew(id, &path, self.position(&path));
+            if self.budget.is_spent() {
+                return Some(path);
+            }
+            after = Some(path);
+        }
+    }
+
+    fn position(&self, path: &str) -> Option<Position> {
+        position(&self.all.streams, self.owner.namespace.owner(), path)
     }
 
     /// Matches a new stream with the patterns of subscriptions after one of them. Returns the last one
@@ -91,7 +138,7 @@ impl Worker<'_> {
                 (id.to_owned(), self.budget.matches(pattern, path))
             };
             if covers {
-                self.link_at_start(&id, path);
+                let _ = self.link_at_start(&id, path);
             }
             if self.budget.is_spent() {
                 return Some(id);
@@ -101,33 +148,28 @@ impl Worker<'_> {
     }
 
     /// Follows a stream from its first record on: all of it is new.
-    fn link_at_start(&mut self, id: &str, path: &str) {
-        let Some(entry) = self.book.entry(id) else { return };
-        let start = start_of(&self.all.streams, &entry.subscription.owner, path);
-        let Some(acked) = start else { return };
-        if self.book.link(id, path, Link { explicit: false, acked }).is_err() {
-            self.book.mark_incomplete(id);
-        }
+    fn link_at_start(&mut self, id: &str, path: &str) -> Result<(), Full> {
+        let Some(position) = self.position(path) else { return Ok(()) };
+        let linked = self.book.link(id, path, Link::from_start(position));
+        linked.inspect_err(|_| self.book.mark_incomplete(id))
     }
 
-    /// Continues with the streams that a stored subscription may not know yet.
+    /// Continues with the streams that a stored subscription may not know yet, or that had no room,
+    /// until one of them finds no room.
     fn rescan(&mut self, mut scan: Scan) {
         let id = scan.id.clone();
-        let is_done = self.scan(&mut scan, &mut |this, path| {
-            this.link_at_start(&id, path);
-            Ok(())
-        });
+        let is_done = self.scan(&mut scan, &mut |this, path| this.link_at_start(&id, path));
         if is_done == Ok(false) {
             self.book.todo.push_back(Todo::Scan(scan));
             return;
         }
         let now = self.all.streams.now();
-        if let Some(subscription) = self.book.get_mut(&id).filter(|_| scan.has_matched) {
+        let is_news = self.book.mark_complete(&scan) || scan.has_matched;
+        if let Some(subscription) = self.book.get_mut(&id).filter(|_| is_news) {
             // Streams that were created since then are matched one by one.
             subscription.matched_ms = self.all.opened_ms.min(now);
-            if let Err(error) = self.all.rows.store(subscription, now) {
-                tracing::warn!(%error, id, "a subscription was not stored");
-            }
+            self.budget.spend(LOOK_STEPS);
+            self.after.push(After::Store { id: id.clone() });
         }
         self.book.todo.push_back(Todo::Look { id, path: None });
     }
@@ -135,11 +177,9 @@ impl Worker<'_> {
     /// Follows the streams that a new subscription names.
     pub(super) fn link_named(&mut self, id: &str) -> Result<(), Full> {
         let Some(entry) = self.book.entry(id) else { return Ok(()) };
-        let tails = tails(&self.all.streams, &entry.subscription.owner);
         for path in entry.subscription.config.streams.clone() {
             self.budget.spend(PATH_STEPS);
-            let acked = tails(&path).unwrap_or(0);
-            self.book.link(id, &path, Link { explicit: true, acked })?;
+            self.book.link(id, &path, Link::from_end(true, self.position(&path)))?;
         }
         Ok(())
     }
@@ -147,12 +187,10 @@ impl Worker<'_> {
     /// Follows streams that are there and that a new subscription covers, each from its end on.
     /// Returns whether the scan is done.
     pub(super) fn link_existing(&mut self, scan: &mut Scan) -> Result<bool, Full> {
-        let Some(entry) = self.book.entry(&scan.id) else { return Ok(true) };
-        let tails = tails(&self.all.streams, &entry.subscription.owner);
         let id = scan.id.clone();
-        self.scan(scan, &mut |this, path| {
-            let Some(acked) = tails(path) else { return Ok(()) };
-            this.book.link(&id, path, Link { explicit: false, acked })
+        self.scan(scan, &mut |this, path| match this.position(path) {
+            Some(position) => this.book.link(&id, path, Link::from_end(false, Some(position))),
+            None => Ok(()),
         })
     }
 
