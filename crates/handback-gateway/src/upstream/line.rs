@@ -531,7 +531,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_program_is_not_started_again_once_the_end_has_begun() {
         let file = std::env::temp_dir().join(format!("handback-starts-{}", std::process::id()));
-        let script = format!("echo started >> {}; exec cat > /dev/null", file.display());
+        let script = format!("echo started >> {}; while read -r _; do :; done", file.display());
         let (program, args) = ("sh".to_owned(), vec!["-c".to_owned(), script]);
         let spec = Spec {
             name: "peer".to_owned(),
