@@ -164,6 +164,8 @@ impl Run<'_> {
         command.args(["-c", &limits, "bash"]).arg(&self.shell.config.cargo).arg("test");
         command.args(&wound.test).current_dir(self.tree).envs(&self.variables);
         command.env("CARGO_TARGET_DIR", self.shell.config.target_dir.join("wounds"));
+        // Every patch links all tests again.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "none");
         self.shell.run(&mut command)
     }
 }
