@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::reference::{Fault, ReferenceError};
 use crate::replay::Again;
-use crate::upstream::{Answer, LineError, PROGRAMS, Raw};
+use crate::upstream::{Answer, LineError, PROGRAMS, Raw, SET_LEVEL};
 
 /// Codes of JSON-RPC and of the protocol.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
@@ -210,7 +210,7 @@ pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'st
 /// Whether a question changes or shows what belongs to a connection of the older era, and not to one
 /// caller: how much is logged, which resources are watched, all tasks.
 pub(crate) fn is_for_all(method: &str) -> bool {
-    matches!(method, "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
+    matches!(method, SET_LEVEL | "resources/subscribe" | "resources/unsubscribe")
         || method.starts_with("tasks/")
 }
 

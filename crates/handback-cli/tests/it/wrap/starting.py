@@ -8,7 +8,7 @@ refuses requests of the other one then. `gated`, it reads nothing as long as the
 `silent`, it does not answer `server/discover`; `refuses:CODE`, it answers that with this error;
 `dies`, it ends over any request before `initialize`; `mutters:COUNT`, it writes so many lines to its standard
 error first; `secret`, and the value of its variable SHOP_KEY; `bytes`, or bytes that are no text; `ends:STATUS`,
-and ends with this status; `lingers`, a program of its own session writes a line to standard error after its
+and ends with this status; `unlogged`, it has no log messages; `lingers`, a program of its own session writes a line to standard error after its
 end. With a file `record.newer`, it speaks the newer era only and refuses `initialize` as one without envelope.
 """
 
@@ -51,7 +51,7 @@ def answer(method, params, is_newer):
         if "newest" in WORDS:
             return refused(-32602 if IS_UPDATED else -32601)
         IS_GREETED.append(True)
-        capabilities = {"tools": {"listChanged": True}, "logging": {}}
+        capabilities = {"tools": {"listChanged": True}, **({} if "unlogged" in WORDS else {"logging": {}})}
         info = {"name": "starting", "version": "1"}
         return {"result": {"protocolVersion": params["protocolVersion"], "capabilities": capabilities, "serverInfo": info}}
     if method == "server/discover":
@@ -73,6 +73,8 @@ def answer(method, params, is_newer):
         os._exit(7)
     if method == "tools/call":
         return {"result": {"content": [{"type": "text", "text": f"{params['name']} in {os.getpid()}"}], **({"resultType": "complete"} if is_newer else {})}}
+    if method == "logging/setLevel" and "unlogged" not in WORDS:
+        return {"result": {}}
     return refused(-32601)
 
 

@@ -83,7 +83,7 @@ fn check_works(client: &mut Client, name: &str) {
 }
 
 /// What `initialize` is sent with.
-fn hello() -> Value {
+pub(super) fn hello() -> Value {
     let info = json!({"name": "test", "version": "1"});
     json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
 }
