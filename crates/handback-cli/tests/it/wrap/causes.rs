@@ -111,6 +111,26 @@ fn wound_b3_a_wrapped_server_that_came_up_ends_well_whatever_became_of_it() {
     assert!(world.recorded("start").is_empty());
 }
 
+#[test]
+fn wound_b3_a_call_with_a_key_is_told_the_cause_of_its_loss() {
+    for era in ERAS {
+        let world = Starting::patient();
+        let mut client = world.client(era, &[], "both").greeted();
+        let meta = json!({"dev.handback/idempotency-key": "k"});
+        let call = json!({"name": "die", "arguments": {}, "_meta": meta});
+        let died = client.ask("tools/call", call.clone());
+        assert_eq!(died["_meta"]["dev.handback/reason"], "ambiguous", "{died}");
+        let told = text(&died);
+        assert!(told.contains("exit status: 7") && told.contains("the last words"), "{told}");
+        assert!(told.ends_with("is not known"), "{told}");
+        // The record has no cause, and the server is not asked again.
+        let again = client.ask("tools/call", call);
+        assert_eq!(again["_meta"]["dev.handback/reason"], "ambiguous", "{again}");
+        assert_eq!(world.recorded("got tools/call").len(), 1);
+        assert!(client.close().success());
+    }
+}
+
 /// A gateway that writes its log to a file, and the file.
 pub(super) fn serving(sandbox: &Sandbox, config: &str) -> (Server, std::path::PathBuf) {
     let (data, log) = (sandbox.path("data"), sandbox.path("log"));
