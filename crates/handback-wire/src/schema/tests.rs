@@ -5,7 +5,7 @@ mod hostile;
 mod published;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
@@ -42,6 +42,23 @@ fn names_the_first_fault() {
     let secret = fault(json!({"a": [], "b": "a secret"}));
     assert_eq!(secret, of("/b", "the value has more than 2 characters"));
     assert!(validator.fits(&json!({"a": ["x", null], "b": "ok"})));
+}
+
+#[test]
+fn holds_a_guard_for_each_check_and_no_longer() {
+    let guards = Arc::new(());
+    let is_open = Arc::new(AtomicBool::new(true));
+    let (given, open) = (Arc::clone(&guards), Arc::clone(&is_open));
+    let validator = validator(&json!({"type": "object"})).admitted_by(move || {
+        let guard = Box::new(Arc::clone(&given)) as Box<dyn Send>;
+        open.load(Ordering::Relaxed).then_some(guard)
+    });
+    assert!(validator.fits(&json!({})) && !validator.fits(&json!([])));
+    assert!(!validator.is_over());
+    assert_eq!(Arc::strong_count(&guards), 2, "the validator itself has one");
+    is_open.store(false, Ordering::Relaxed);
+    assert_eq!(validator.check(&json!({})), Verdict::Unknown);
+    assert!(validator.is_over());
 }
 
 #[test]
