@@ -31,7 +31,7 @@ use crate::programs::ProgramAccount;
 use crate::reference::Places;
 use crate::retry::{Delivery, Retries};
 use crate::schemas::Schemas;
-use crate::slot::{Greeting, Slot, Source};
+use crate::slot::{ENDS_AT_ONCE, Greeting, Slot, Source};
 use crate::slow::TASKS;
 use crate::talk::{Question, Talk, WAITING_MAX};
 use crate::tasks::TASK_METHODS;
@@ -389,6 +389,17 @@ impl Gateway {
                 Era::Modern => self.modern_line(which).await,
                 _ => self.bridge(&talk.caller, which).await,
             };
+            if known == Some(Speaks::OLDER) && self.is_program(which) && did_not_start(&line) {
+                // It may be another program than it was, which ends over `initialize`. Connections that are
+                // open go on in the era that they have.
+                let slot = self.0.modern.get(which).ok_or(LineError::Era)?;
+                let Ok(newer) = slot.line().await else { return line };
+                if newer.era() == Era::Modern {
+                    found.learn(spoken(&newer));
+                    return Ok(newer);
+                }
+                return self.bridge(&talk.caller, which).await;
+            }
             let Some(known) = known.filter(|_| matches!(line, Err(LineError::Era))) else {
                 return line;
             };
@@ -457,14 +468,7 @@ impl Gateway {
                 found.learn(Speaks::OLDER);
                 return Ok(Speaks::OLDER);
             }
-            let line = slot.line().await?;
-            let speaks = match line.era() {
-                Era::Modern => {
-                    let hello = line.hello().cloned().unwrap_or_default();
-                    Speaks { era: Era::Modern, has_tasks: says_tasks(&Raw::Memory(hello)) }
-                }
-                _ => Speaks::OLDER,
-            };
+            let speaks = spoken(&slot.line().await?);
             found.learn(speaks);
             return Ok(speaks);
         }
@@ -908,6 +912,22 @@ impl Gateway {
         let pipeline = &self.0.pipeline;
         crate::hop::Hop { pipeline, held: pipeline.held(), caller }
     }
+}
+
+/// The era of a program that was started to find it.
+fn spoken(line: &Line) -> Speaks {
+    match line.era() {
+        Era::Modern => {
+            let hello = line.hello().cloned().unwrap_or_default();
+            Speaks { era: Era::Modern, has_tasks: says_tasks(&Raw::Memory(hello)) }
+        }
+        _ => Speaks::OLDER,
+    }
+}
+
+/// Whether a program did not come up. One that comes up and ends soon after has the era that it had.
+fn did_not_start(line: &Result<Line, LineError>) -> bool {
+    matches!(line, Err(LineError::Unreachable(cause)) if cause != ENDS_AT_ONCE)
 }
 
 /// The answer to `logging/setLevel` for an older server that does not have it: its client was told of log

@@ -40,6 +40,9 @@ const OPENING_MARGIN: Duration = Duration::from_secs(5);
 /// Time to open a line to our own tools.
 const OWN_OPENING_TIME: Duration = Duration::from_secs(60);
 
+/// The cause where a program starts, and ends soon after.
+pub(crate) const ENDS_AT_ONCE: &str = "it ends as soon as it was started";
+
 /// The text for clients of a server that has another process, or another session, than before.
 const RESTARTED: &str = "began anew, since it ended or forgot the session: what it had in its memory for this client is gone";
 
@@ -148,8 +151,8 @@ impl Failed {
         self.short_lives = self.short_lives.saturating_add(1);
         if self.short_lives > 1 {
             self.times = self.short_lives - 1;
-            let why = "it ends as soon as it was started".to_owned();
-            self.last = Some((Instant::now(), LineError::Unreachable(why)));
+            let why = LineError::Unreachable(ENDS_AT_ONCE.to_owned());
+            self.last = Some((Instant::now(), why));
         }
     }
 
