@@ -33,7 +33,7 @@ use crate::session::{CANCELLED, Session};
 use crate::talk::{Talk, ToClient};
 use crate::upstream::{
     Answer, Ask, DEAF_AFTER, HEARD_MAX, Heard, LEVEL_META, LOG_MESSAGE, Line, LineError, REVISION,
-    Raw, level_number,
+    Raw, SET_LEVEL, level_number,
 };
 use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_ASKED};
 
@@ -171,7 +171,7 @@ async fn for_older(
     let text = |name: &str| ask.params.as_deref().and_then(|params| member(params, name));
     match ask.method.as_str() {
         // Newer servers have none: each question says it.
-        "logging/setLevel" => return Ok(set_level(&session, text("level"))),
+        SET_LEVEL => return Ok(set_level(&session, text("level").as_deref())),
         // Nor have they these: what is followed is listened to.
         "resources/subscribe" | "resources/unsubscribe" => {
             let is_wanted = ask.method == "resources/subscribe";
@@ -242,14 +242,11 @@ fn object(json: &[u8]) -> Option<Object<'_>> {
     Object::read(raw).ok()
 }
 
-/// Remembers how much a client wants to have logged.
-fn set_level(session: &Session, level: Option<String>) -> Answer {
-    match level.filter(|level| level_number(level).is_some()) {
-        Some(level) => {
-            session.set_level(level);
-            words::result(&json!({}))
-        }
-        None => words::refused(INVALID_PARAMS, "there is no such level", None),
+/// Sets the level of log messages of a session, in the place of a server without `logging/setLevel`.
+pub(crate) fn set_level(session: &Session, level: Option<&str>) -> Answer {
+    match level.is_some_and(|level| session.set_level(level)) {
+        true => words::result(&json!({})),
+        false => words::refused(INVALID_PARAMS, "there is no such level", None),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Calls of tools, prompts and resources that are not ours.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -375,10 +375,13 @@ impl Gateway {
             is_recorded_only: asked.target.is_recorded_only,
             others: self.others(talk, asked, opened.is_some())?,
             elsewhere: elsewhere.clone(),
+            lost: Arc::default(),
             waits: asked.waiting.as_ref().map(Waiting::beside),
         };
         entered.passes(passing);
-        let made = entered.make(claim, time_limit, Box::pin(work.run(ask))).await?;
+        let lost = Arc::clone(&work.lost);
+        let made = entered.make(claim, time_limit, Box::pin(work.run(ask))).await;
+        let made = made.map_err(|refusal| Refused::because(refusal, lost.get().cloned()))?;
         let (minted, answer) = self.sealed(talk, asked, opened.as_ref(), entered, &made).await?;
         Ok((made, minted, answer))
     }
@@ -681,6 +684,8 @@ struct Work {
     /// Where else it may be recorded.
     others: Option<Candidates>,
     elsewhere: Elsewhere,
+    /// Why the result of the call is not known.
+    lost: Arc<OnceLock<String>>,
     /// Whatever becomes of the client, an identical call is the same one while this is under way.
     waits: Option<Waiting>,
 }
@@ -722,7 +727,12 @@ impl Work {
             // Nobody asks for it again by a key.
             Err(error) if !self.is_recorded => Ok(self.unanswered(&error)),
             Err(LineError::TimedOut) => Err(Failure::TimedOut),
-            Err(_) => Err(Failure::Lost),
+            Err(error) => {
+                let (cause, _) = words::unanswered_words(self.gateway.name_of(self.which), &error);
+                // There is one request, and so one cause.
+                let _ = self.lost.set(cause);
+                Err(Failure::Lost)
+            }
         }
     }
 

@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::bridge::{self, Around, Parking};
-use crate::catalog::{Catalog, Catalogs, OWN};
+use crate::catalog::{Catalog, Catalogs, OWN, member};
 use crate::eras::{Found, Speaks};
 use crate::kept::Kept;
 use crate::listening::{self, LISTENING_TIME, Told};
@@ -31,11 +31,13 @@ use crate::programs::ProgramAccount;
 use crate::reference::Places;
 use crate::retry::{Delivery, Retries};
 use crate::schemas::Schemas;
-use crate::slot::{Greeting, Slot, Source};
+use crate::slot::{ENDS_AT_ONCE, Greeting, Slot, Source};
 use crate::slow::TASKS;
 use crate::talk::{Question, Talk, WAITING_MAX};
 use crate::tasks::TASK_METHODS;
-use crate::upstream::{Answer, Ask, Ending, Line, LineError, Opening, Raw, Spec, own_params};
+use crate::upstream::{
+    Answer, Ask, Ending, Line, LineError, Opening, Raw, SET_LEVEL, Spec, own_params,
+};
 use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// Lines of single callers that are kept open, to our own tools and to older upstreams. The one that was
@@ -387,6 +389,17 @@ impl Gateway {
                 Era::Modern => self.modern_line(which).await,
                 _ => self.bridge(&talk.caller, which).await,
             };
+            if known == Some(Speaks::OLDER) && self.is_program(which) && did_not_start(&line) {
+                // It may be another program than it was, which ends over `initialize`. Connections that are
+                // open go on in the era that they have.
+                let slot = self.0.modern.get(which).ok_or(LineError::Era)?;
+                let Ok(newer) = slot.line().await else { return line };
+                if newer.era() == Era::Modern {
+                    found.learn(spoken(&newer));
+                    return Ok(newer);
+                }
+                return self.bridge(&talk.caller, which).await;
+            }
             let Some(known) = known.filter(|_| matches!(line, Err(LineError::Era))) else {
                 return line;
             };
@@ -455,14 +468,7 @@ impl Gateway {
                 found.learn(Speaks::OLDER);
                 return Ok(Speaks::OLDER);
             }
-            let line = slot.line().await?;
-            let speaks = match line.era() {
-                Era::Modern => {
-                    let hello = line.hello().cloned().unwrap_or_default();
-                    Speaks { era: Era::Modern, has_tasks: says_tasks(&Raw::Memory(hello)) }
-                }
-                _ => Speaks::OLDER,
-            };
+            let speaks = spoken(&slot.line().await?);
             found.learn(speaks);
             return Ok(speaks);
         }
@@ -616,6 +622,11 @@ impl Gateway {
         if line.is_shared() && words::is_for_all(&ask.method) {
             return Ok(words::for_all_callers());
         }
+        if !self.is_direct()
+            && let Some(answer) = set_level_here(talk, &line, &ask)
+        {
+            return Ok(answer);
+        }
         let answered = match self.asked_on(talk.clone(), which, line.clone(), ask.clone()).await {
             Err(LineError::Unreachable(_)) if line.is_closed() => {
                 let line = self.line(talk, which).await.map_err(unreached)?;
@@ -757,7 +768,12 @@ impl Gateway {
                 // It is large, and made rarely.
                 Box::pin(self.listen(talk, question)).await
             }
-            "logging/setLevel" => self.everywhere(talk, question).await,
+            SET_LEVEL => {
+                let level = question.params.and_then(|params| text_of(params, "level"));
+                let answer = self.everywhere(talk, question).await;
+                note_level(talk, level, &answer);
+                answer
+            }
             method if method.starts_with("tasks/") => self.task(talk, question).await,
             _ if self.own() == 1 => self.pass(talk, 0, &question, question.params_bytes()).await,
             method => {
@@ -775,6 +791,9 @@ impl Gateway {
         cancel: CancellationToken,
     ) -> Answer {
         let listens = question.method == "subscriptions/listen";
+        let is_level = question.method == SET_LEVEL;
+        let level =
+            question.params.filter(|_| is_level).and_then(|params| text_of(params, "level"));
         let ask = Ask {
             method: question.method.to_owned(),
             params: question.params_bytes(),
@@ -787,7 +806,10 @@ impl Gateway {
         };
         tokio::select! {
             answered = self.asked(talk, 0, ask) => {
-                answered.unwrap_or_else(|error| words::unanswered(self.name_of(0), &error))
+                let failed = |error| words::unanswered(self.name_of(0), &error);
+                let answer = answered.unwrap_or_else(failed);
+                note_level(talk, level, &answer);
+                answer
             }
             () = cancel.cancelled() => words::refusal(talk.era, &Refusal::Cancelled),
         }
@@ -827,7 +849,7 @@ impl Gateway {
         if self.own() <= 1 {
             return passed.await;
         }
-        let is_remembered = question.method != "logging/setLevel";
+        let is_remembered = question.method != SET_LEVEL;
         let passed = match is_remembered {
             true => self.soon(talk, which, question.method, passed).await,
             // What is told is told in any case.
@@ -892,6 +914,44 @@ impl Gateway {
     }
 }
 
+/// The era of a program that was started to find it.
+fn spoken(line: &Line) -> Speaks {
+    match line.era() {
+        Era::Modern => {
+            let hello = line.hello().cloned().unwrap_or_default();
+            Speaks { era: Era::Modern, has_tasks: says_tasks(&Raw::Memory(hello)) }
+        }
+        _ => Speaks::OLDER,
+    }
+}
+
+/// Whether a program did not come up. One that comes up and ends soon after has the era that it had.
+fn did_not_start(line: &Result<Line, LineError>) -> bool {
+    matches!(line, Err(LineError::Unreachable(cause)) if cause != ENDS_AT_ONCE)
+}
+
+/// The answer to `logging/setLevel` for an older server that does not have it: its client was told of log
+/// messages, since it gets those of the gateway.
+fn set_level_here(talk: &Talk, line: &Line, ask: &Ask) -> Option<Answer> {
+    let session = talk.session.as_ref()?;
+    if ask.method != SET_LEVEL || line.era() != Era::Legacy {
+        return None;
+    }
+    let hello: Value = line.hello().and_then(|hello| serde_json::from_slice(hello).ok())?;
+    if hello.pointer("/capabilities/logging").is_some() {
+        return None;
+    }
+    let level = ask.params.as_deref().and_then(|params| member(params, "level"));
+    Some(bridge::set_level(session, level.as_deref()))
+}
+
+/// Sets the level of the gateway's own log messages, once `logging/setLevel` has succeeded.
+fn note_level(talk: &Talk, level: Option<String>, answer: &Answer) {
+    if let (Some(session), Some(level), Answer::Result(_)) = (&talk.session, level, answer) {
+        session.set_level(&level);
+    }
+}
+
 /// Counts whether an upstream is there.
 fn noted(
     metrics: Option<&Arc<UpstreamMetrics>>,
@@ -924,7 +984,7 @@ fn is_known(method: &str) -> bool {
                 | "resources/unsubscribe"
                 | "completion/complete"
                 | "server/discover"
-                | "logging/setLevel"
+                | SET_LEVEL
         )
         || TASK_METHODS.contains(&method)
 }

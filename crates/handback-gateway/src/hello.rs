@@ -72,6 +72,8 @@ impl Gateway {
             "resources" => kinds
                 .iter()
                 .any(|kind| matches!(kind, Kind::Resource { .. } | Kind::Template { .. })),
+            // The client gets a log message after the restart of an upstream that has a session of its own.
+            "logging" => era == Era::Legacy && has_unshared(self),
             // Calls of any upstream become tasks, for those who know them.
             "extensions" => era == Era::Modern,
             // The older era has no extensions: what a server says beyond the protocol is here.
@@ -154,6 +156,11 @@ impl Gateway {
             None => words::refused(METHOD_NOT_FOUND, "no server behind this one knows it", None),
         }
     }
+}
+
+/// True if sessions have an upstream for themselves.
+fn has_unshared(gateway: &Gateway) -> bool {
+    (0..gateway.own()).any(|which| gateway.shared(which).is_none())
 }
 
 /// Adds what another one can do.

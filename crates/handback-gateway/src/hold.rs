@@ -122,10 +122,6 @@ impl Holding {
         let mut keep = self.clone();
         let check = cutting.output.as_ref().map(Checking::job);
         let reader = cutting.reader;
-        let thread = match &cutting.output {
-            Some(checking) => Some(checking.thread().await),
-            None => None,
-        };
         let cut = move || {
             let validator = check.as_ref().map(CheckingJob::validator);
             let (budget, media) = keep.shown(raw.size_bytes());
@@ -141,7 +137,6 @@ impl Holding {
             if let (Some(check), Some(validator)) = (&check, &validator) {
                 check.finish(validator);
             }
-            drop(thread);
             let bounded = bounded?;
             if asks(&bounded.result) {
                 bounded.forget(&mut keep);

@@ -1,12 +1,17 @@
 //! Schemas of upstream tools: read when a check needs them, and never while listing.
 //!
 //! Reading and checking run on blocking threads, with a bounded number for each upstream and for all. A
-//! caller that leaves ends its check; a reading that takes too long is given up.
+//! caller that leaves ends its check; a reading that takes too long is given up, and so is a check that has
+//! no turn in time. A turn is for the check alone, and not for the work around it on the same thread.
 
+use std::cell::Cell;
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use handback_wire::schema::{BoundedValidator, ForeignSchema, SCHEMA_BYTES_MAX, Unusable};
@@ -22,14 +27,18 @@ const SCHEMAS_MAX: usize = 32;
 /// Time to wait for a schema to be read: a large one takes some 20 ms.
 const READ_TIME: Duration = Duration::from_secs(2);
 
-/// Schemas that are checked with at a time.
-const JOBS_MAX: usize = 8;
+/// Checks that run at a time.
+const CHECKS_MAX: usize = 8;
 
-/// The same for one upstream: another one always has a thread.
-const JOBS_OF_UPSTREAM_MAX: usize = 4;
+/// The same for one upstream. The places are taken in the order of the requests, and a check takes half a
+/// second at most: another upstream has its turn soon.
+const CHECKS_OF_UPSTREAM_MAX: usize = 4;
 
-/// Schemas that are read at a time. Checks have threads of their own: a check may take as long as a large
-/// result is written, and [`READ_TIME`] is for readings alone.
+/// Time that the checks of one call wait for their turns, all of them together. Without a turn, a check has
+/// no result.
+const TURN_TIME: Duration = Duration::from_secs(5);
+
+/// Schemas that are read at a time. They do not wait for checks: [`READ_TIME`] is for readings alone.
 const READINGS_MAX: usize = 4;
 
 /// The same for one upstream.
@@ -80,8 +89,10 @@ type ReadSchema = Result<Option<Arc<ForeignSchema>>, Unusable>;
 /// The schemas of all upstream tools.
 pub(crate) struct Schemas {
     known: Mutex<Kept<ToolSchema, ReadSchema>>,
-    jobs: Places,
+    checks: Places,
     readings: Places,
+    /// As [`TURN_TIME`].
+    turn_time: Duration,
     /// Readings so far.
     read: AtomicU64,
     logged: LoggedFaults,
@@ -91,8 +102,9 @@ impl Default for Schemas {
     fn default() -> Self {
         Self {
             known: Mutex::new(Kept::new(SCHEMAS_MAX)),
-            jobs: Places::new(JOBS_MAX, JOBS_OF_UPSTREAM_MAX),
+            checks: Places::new(CHECKS_MAX, CHECKS_OF_UPSTREAM_MAX),
             readings: Places::new(READINGS_MAX, READINGS_OF_UPSTREAM_MAX),
+            turn_time: TURN_TIME,
             read: AtomicU64::new(0),
             logged: LoggedFaults::default(),
         }
@@ -156,11 +168,6 @@ impl Schemas {
         read
     }
 
-    /// A thread for checks with the schemas of an upstream, until it is dropped.
-    pub(crate) async fn job(&self, upstream: &str) -> impl Send + use<> {
-        self.jobs.take(upstream.to_owned()).await
-    }
-
     /// Readings so far.
     #[cfg(test)]
     pub(crate) fn read_count(&self) -> u64 {
@@ -186,11 +193,6 @@ impl Checking {
         self.schema.is_some()
     }
 
-    /// A thread for checks, until it is dropped.
-    pub(crate) async fn thread(&self) -> impl Send + use<> {
-        self.about.schemas.job(&self.about.upstream).await
-    }
-
     /// The part that goes to the thread of a check.
     pub(crate) fn job(&self) -> CheckingJob {
         let (schema, about) = (self.schema.clone(), self.about.clone());
@@ -206,19 +208,69 @@ pub(crate) struct CheckingJob {
 }
 
 impl CheckingJob {
-    /// The validator; no value fits a schema that cannot be used.
+    /// The validator; no value fits a schema that cannot be used. A check blocks its thread until it has its
+    /// turn.
     pub(crate) fn validator(&self) -> BoundedValidator {
-        let schema = self.schema.clone();
-        schema.map_or_else(BoundedValidator::unusable, |schema| {
-            BoundedValidator::new(schema).stopped_by(Arc::clone(&self.flag))
-        })
+        let Some(schema) = self.schema.clone() else { return BoundedValidator::unusable() };
+        let turns = Turns::new(&self.about);
+        BoundedValidator::new(schema)
+            .stopped_by(Arc::clone(&self.flag))
+            .admitted_by(move || turns.next())
     }
 
     /// Logs that a check took more than its budget.
     pub(crate) fn finish(&self, validator: &BoundedValidator) {
         if validator.is_over() && !self.flag.load(Ordering::Relaxed) {
-            self.about.log("a check takes more steps than it may take");
+            self.about.log("a check takes more steps than it may take, or has no turn in time");
         }
+    }
+}
+
+/// The turns of the checks of one call.
+struct Turns {
+    schemas: Arc<Schemas>,
+    upstream: String,
+    /// Time that is left to wait for them.
+    left: Cell<Duration>,
+}
+
+impl Turns {
+    fn new(about: &About) -> Self {
+        let schemas = Arc::clone(&about.schemas);
+        let left = Cell::new(schemas.turn_time);
+        Self { schemas, upstream: about.upstream.clone(), left }
+    }
+
+    /// A place among all checks, until it is dropped. None if there is none in time.
+    fn next(&self) -> Option<Box<dyn Send>> {
+        let began = Instant::now();
+        let place = self.schemas.checks.take(self.upstream.clone());
+        let place = wait(place, began + self.left.get());
+        self.left.set(self.left.get().saturating_sub(began.elapsed()));
+        place.map(|place| Box::new(place) as Box<dyn Send>)
+    }
+}
+
+/// Blocks the thread until a future has ended, or until this time. No runtime is needed, and so the end of
+/// one does not matter.
+fn wait<T>(future: impl Future<Output = T>, until: Instant) -> Option<T> {
+    struct Unparks(Thread);
+
+    impl Wake for Unparks {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unparks(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return Some(done);
+        }
+        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        thread::park_timeout(left);
     }
 }
 

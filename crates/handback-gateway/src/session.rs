@@ -22,7 +22,9 @@ use crate::programs::ProgramAccount;
 use crate::retry::Delivery;
 use crate::slot::{OnLine, Slot};
 use crate::talk::{Question, Talk, ToClient, WAITING_MAX, progress_token};
-use crate::upstream::{Answer, Heard, Line, LineError, Opening, Raw};
+use crate::upstream::{
+    Answer, Heard, LEVEL_META, Line, LineError, Opening, Raw, RequestedLevel, level_number,
+};
 use crate::words::{self, INTERNAL_ERROR, METHOD_NOT_FOUND, NOT_ASKED};
 
 /// What says that a request is not wanted any more.
@@ -76,8 +78,8 @@ pub struct Session {
     tasks: Mutex<VecDeque<(String, String)>>,
     /// What the client follows at servers of the newer era, by their number.
     following: Vec<OnceLock<Following>>,
-    /// How much those are to log, once the client has said so.
-    level: Mutex<Option<String>>,
+    /// The level of log messages that the client has requested.
+    log_level: RequestedLevel,
 }
 
 impl Session {
@@ -102,10 +104,12 @@ impl Session {
         let mut heard = Vec::new();
         let (programs, gate) = (&gateway.options().programs, gateway.pipeline().gate());
         let account = ProgramAccount::new(programs, gate, &caller);
+        let log_level = RequestedLevel::default();
         for (which, source) in gateway.sources(&caller).into_iter().enumerate() {
             let (sender, receiver) = mpsc::channel(WAITING_MAX);
             let own = || {
                 let slot = Slot::new(source, opening.clone(), sender);
+                let slot = slot.logging_at(log_level.clone(), !gateway.is_direct());
                 Arc::new(slot.on_account(account.clone()))
             };
             slots.push(gateway.shared(which).cloned().unwrap_or_else(own));
@@ -151,7 +155,7 @@ impl Session {
             under_way: Mutex::default(),
             tasks: Mutex::default(),
             following,
-            level: Mutex::default(),
+            log_level,
         });
         for (which, (opened, is_newer)) in opened.iter().zip(are_newer).enumerate() {
             if let (Ok(hello), true) = (opened, is_newer) {
@@ -331,15 +335,15 @@ impl Session {
             Value::Object(meta) => meta,
             _ => Map::new(),
         };
-        if let Some(level) = &*lock(&self.level) {
-            meta.insert("io.modelcontextprotocol/logLevel".to_owned(), level.as_str().into());
+        if let Some(level) = self.log_level.name() {
+            meta.insert(LEVEL_META.to_owned(), level.into());
         }
         meta
     }
 
-    /// How much servers of the newer era are to log from now on.
-    pub(crate) fn set_level(&self, level: String) {
-        *lock(&self.level) = Some(level);
+    /// Sets the least level of log messages from now on. False if there is no such level.
+    pub(crate) fn set_level(&self, level: &str) -> bool {
+        level_number(level).inspect(|level| self.log_level.set(*level)).is_some()
     }
 
     /// Follows a resource of a server of the newer era, or does not any more.

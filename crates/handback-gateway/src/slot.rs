@@ -16,7 +16,10 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep};
 
 use crate::programs::ProgramAccount;
-use crate::upstream::{Ending, HEARD_MAX, Line, LineError, Opening, Order, Spec, Spontaneous};
+use crate::upstream::{
+    Ending, HEARD_MAX, LOG_MESSAGE, Line, LineError, Opening, Order, RequestedLevel, Spec,
+    Spontaneous,
+};
 
 /// How long a new try waits after the first one that failed; each one after that twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -37,11 +40,14 @@ const OPENING_MARGIN: Duration = Duration::from_secs(5);
 /// Time to open a line to our own tools.
 const OWN_OPENING_TIME: Duration = Duration::from_secs(60);
 
+/// The cause where a program starts, and ends soon after.
+pub(crate) const ENDS_AT_ONCE: &str = "it ends as soon as it was started";
+
 /// The text for clients of a server that has another process, or another session, than before.
 const RESTARTED: &str = "began anew, since it ended or forgot the session: what it had in its memory for this client is gone";
 
-/// Method of log messages.
-const LOGGED: &str = "notifications/message";
+/// The level of that text as a log message.
+const RESTARTED_LEVEL: &str = "warning";
 
 /// Those who wait for one line at most: who asks may leave, and is still one of them.
 const PLACES: usize = 256;
@@ -96,6 +102,10 @@ pub(crate) struct Slot {
     places: Arc<Semaphore>,
     /// The account of the caller whose line it is; none, if callers share it.
     account: Option<ProgramAccount>,
+    /// The level of log messages that the client of the slot has requested.
+    log_level: RequestedLevel,
+    /// True if the client was told of log messages, whatever the server declares.
+    declares_logging: bool,
 }
 
 /// What belongs to no question, with the number of the line that it came on: of a line that is gone, it
@@ -141,8 +151,8 @@ impl Failed {
         self.short_lives = self.short_lives.saturating_add(1);
         if self.short_lives > 1 {
             self.times = self.short_lives - 1;
-            let why = "it ends as soon as it was started".to_owned();
-            self.last = Some((Instant::now(), LineError::Unreachable(why)));
+            let why = LineError::Unreachable(ENDS_AT_ONCE.to_owned());
+            self.last = Some((Instant::now(), why));
         }
     }
 
@@ -164,8 +174,26 @@ impl Slot {
     ) -> Self {
         let (line, failed, last) = (RwLock::default(), Mutex::default(), AtomicU64::default());
         let (places, unheard) = (Arc::new(Semaphore::new(PLACES)), Mutex::default());
-        let (greeting, account) = (greeting.into(), None);
-        Self { source, greeting, spontaneous, unheard, line, failed, last, places, account }
+        Self {
+            source,
+            greeting: greeting.into(),
+            spontaneous,
+            unheard,
+            line,
+            failed,
+            last,
+            places,
+            account: None,
+            log_level: RequestedLevel::default(),
+            declares_logging: false,
+        }
+    }
+
+    /// The slot of a session with this level of log messages. `is_declared` is true if its client was told of
+    /// log messages, whatever the server declares.
+    pub(crate) fn logging_at(mut self, level: RequestedLevel, is_declared: bool) -> Self {
+        (self.log_level, self.declares_logging) = (level, is_declared);
+        self
     }
 
     /// The slot of one caller, on whose account its programs are counted.
@@ -368,18 +396,20 @@ impl Slot {
     }
 
     /// Tells the client of the older era that the server on its connection is another one: a log message,
-    /// where servers may send them, and a notification of each list that may have changed.
+    /// unless the client has requested higher levels only, and a notification of each list that may have
+    /// changed.
     fn notify_of_restart(&self, upstream: &str, number: u64, line: &Line) {
         let hello = line.hello().and_then(|hello| serde_json::from_slice(hello).ok());
         let hello: Value = hello.unwrap_or_default();
         let can =
             |what: &str| hello.pointer(what).is_some_and(|value| *value != Value::Bool(false));
         let mut told = Vec::new();
-        if can("/capabilities/logging") {
+        let may_log = self.declares_logging || can("/capabilities/logging");
+        if may_log && self.log_level.admits(RESTARTED_LEVEL) {
             let data = format!("the server `{upstream}` {RESTARTED}");
-            let params = json!({"level": "warning", "logger": "handback", "data": data});
+            let params = json!({"level": RESTARTED_LEVEL, "logger": "handback", "data": data});
             let params = Some(Bytes::from(params.to_string()));
-            told.push(Spontaneous::Notification { method: LOGGED.to_owned(), params });
+            told.push(Spontaneous::Notification { method: LOG_MESSAGE.to_owned(), params });
         }
         for list in ["tools", "prompts", "resources"] {
             if can(&format!("/capabilities/{list}/listChanged")) {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::reference::{Fault, ReferenceError};
 use crate::replay::Again;
-use crate::upstream::{Answer, LineError, PROGRAMS, Raw};
+use crate::upstream::{Answer, LineError, PROGRAMS, Raw, SET_LEVEL};
 
 /// Codes of JSON-RPC and of the protocol.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
@@ -109,9 +109,17 @@ pub(crate) fn refusal(era: Era, refusal: &Refusal) -> Answer {
 pub(crate) struct Refused {
     pub(crate) refusal: Refusal,
     outside: Option<&'static str>,
+    /// Why the result of the call is not known, where that is known itself.
+    cause: Option<String>,
 }
 
 impl Refused {
+    /// The refusal with its cause, if the call was cut off.
+    pub(crate) fn because(refusal: Refusal, cause: Option<String>) -> Self {
+        let cause = cause.filter(|_| refusal == Refusal::Ambiguous);
+        Self { cause, ..Self::from(refusal) }
+    }
+
     /// What its client gets, of a call that may be taken for another try.
     pub(crate) fn told_of(&self, era: Era, again: Again) -> Answer {
         let of_identical = match (&self.refusal, again) {
@@ -119,13 +127,22 @@ impl Refused {
             (Refusal::InFlight, Again::Identical) => "an identical call is under way",
             _ => return self.told(era),
         };
-        tool_error(era, of_identical, self.refusal.reason())
+        tool_error(era, &self.with_cause(of_identical), self.refusal.reason())
+    }
+
+    fn with_cause(&self, sentence: &str) -> String {
+        let cause = self.cause.as_ref().map(|cause| format!("{cause}: "));
+        cause.unwrap_or_default() + sentence
     }
 
     /// What its client gets.
     pub(crate) fn told(&self, era: Era) -> Answer {
         match self.outside {
             Some(reason) => tool_error(era, &self.refusal.to_string(), reason),
+            None if self.cause.is_some() => {
+                let sentence = self.with_cause(&self.refusal.to_string());
+                tool_error(era, &sentence, self.refusal.reason())
+            }
             None => refusal(era, &self.refusal),
         }
     }
@@ -133,7 +150,7 @@ impl Refused {
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
-        Self { refusal, outside: None }
+        Self { refusal, outside: None, cause: None }
     }
 }
 
@@ -144,7 +161,7 @@ impl From<ReferenceError> for Refused {
             return Refusal::Unavailable.into();
         }
         let outside = Some(error.outside());
-        Self { refusal: Refusal::BadArguments(error.to_string()), outside }
+        Self { outside, ..Self::from(Refusal::BadArguments(error.to_string())) }
     }
 }
 
@@ -210,7 +227,7 @@ pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'st
 /// Whether a question changes or shows what belongs to a connection of the older era, and not to one
 /// caller: how much is logged, which resources are watched, all tasks.
 pub(crate) fn is_for_all(method: &str) -> bool {
-    matches!(method, "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
+    matches!(method, SET_LEVEL | "resources/subscribe" | "resources/unsubscribe")
         || method.starts_with("tasks/")
 }
 

@@ -144,7 +144,7 @@ pub enum ToolsError {
     /// The tools over collections.
     #[error(transparent)]
     Collections(#[from] AqlError),
-    /// Upstreams that cannot be told apart, or too many of them.
+    /// Upstreams that cannot be told apart, or too many of them for the limits.
     #[error("{0}")]
     Upstreams(String),
     /// Where large answers of upstreams are set aside.
@@ -200,7 +200,7 @@ impl Tools {
             };
             aql_tools::register(&mut registry, aql)?;
         }
-        check_names(&parts.upstreams)?;
+        check_upstreams(&parts.upstreams, &limits)?;
         for spec in &parts.upstreams {
             // What is in it has no name, and is the upstream's word for word.
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&spec.spool);
@@ -323,6 +323,23 @@ fn front_options(sessions: &Quota) -> FrontOptions {
     let per_caller = usize::try_from(sessions.per_caller()).unwrap_or(usize::MAX);
     let stored = SessionOptions::new().per_principal(per_caller);
     FrontOptions { sessions: stored, live: sessions.clone(), ..FrontOptions::default() }
+}
+
+/// Checks that upstreams can be told apart, and that a session may have all of them.
+fn check_upstreams(upstreams: &[Spec], limits: &Limits) -> Result<(), ToolsError> {
+    check_names(upstreams)?;
+    let wanted = upstreams.iter().filter(|spec| spec.is_program() && !spec.is_shared).count();
+    let share = limits.caller_share.of(limits.programs as u64);
+    if wanted as u64 <= share {
+        return Ok(());
+    }
+    let programs = limits.programs;
+    Err(ToolsError::Upstreams(format!(
+        "{wanted} upstreams are programs that no callers share, and each session of an older client \
+         starts all of them, but one caller may have {share} programs: raise `limits.programs` \
+         ({programs}), lower `limits.caller_share`, or set `shared = true` where a server keeps nothing \
+         for a client"
+    )))
 }
 
 /// What comes back goes by the name of the upstream that gave it.

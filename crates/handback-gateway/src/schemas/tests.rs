@@ -1,3 +1,4 @@
+use handback_wire::schema::Verdict;
 use serde_json::json;
 
 use super::*;
@@ -65,15 +66,57 @@ async fn wound_a1_a_call_that_is_over_ends_its_check() {
 }
 
 #[tokio::test]
-async fn wound_a1_one_upstream_leaves_threads_for_another() {
-    use futures_util::FutureExt as _;
-    let schemas = Schemas::default();
+async fn wound_a1_one_upstream_leaves_turns_for_another() {
+    let schemas = Arc::new(Schemas { turn_time: Duration::ZERO, ..Schemas::default() });
+    let schema = tool(json!({"type": "object"}));
     let mut taken = Vec::new();
-    for _ in 0..JOBS_OF_UPSTREAM_MAX {
-        taken.push(schemas.job("hostile").await);
+    for _ in 0..CHECKS_OF_UPSTREAM_MAX {
+        taken.push(schemas.checks.take("hostile".to_owned()).await);
     }
-    assert!(schemas.job("hostile").now_or_never().is_none());
-    assert!(schemas.job("other").now_or_never().is_some());
+    for (upstream, is_checked) in [("hostile", false), ("other", true)] {
+        let checking = schemas.checking((upstream, "t"), &schema).await.unwrap();
+        let validator = checking.job().validator();
+        assert_eq!(validator.fits(&json!({})), is_checked, "{upstream}");
+        assert_eq!(validator.is_over(), !is_checked, "{upstream}");
+    }
+}
+
+#[tokio::test]
+async fn wound_a1_a_check_without_a_turn_has_no_result() {
+    let turn_time = Duration::from_millis(500);
+    let schemas = Arc::new(Schemas { turn_time, ..Schemas::default() });
+    let checking = checking(&schemas, &tool(json!({"type": "object"}))).await.unwrap();
+    let mut taken = Vec::new();
+    for number in 0..CHECKS_MAX {
+        let upstream = format!("hostile-{}", number % 2);
+        taken.push(schemas.checks.take(upstream).await);
+    }
+    let validator = checking.job().validator();
+    let began = Instant::now();
+    for value in [json!({}), json!([])] {
+        assert_eq!(validator.check(&value), Verdict::Unknown);
+    }
+    let waited = began.elapsed();
+    assert!(validator.is_over() && waited >= turn_time, "{waited:?}");
+    assert!(waited < 2 * turn_time, "both checks wait as long as one: {waited:?}");
+    // A turn that comes in time is used.
+    let validator = checking.job().validator();
+    let freed = taken.pop();
+    thread::spawn(move || {
+        thread::sleep(turn_time / 4);
+        drop(freed);
+    });
+    assert!(validator.fits(&json!({})) && !validator.is_over());
+}
+
+#[tokio::test]
+async fn wound_a1_a_turn_ends_with_its_check() {
+    let schemas = Arc::new(Schemas { turn_time: Duration::ZERO, ..Schemas::default() });
+    let checking = checking(&schemas, &tool(json!({"type": "object"}))).await.unwrap();
+    let job = checking.job();
+    let validators: Vec<_> = (0..2 * CHECKS_MAX).map(|_| job.validator()).collect();
+    // Each call goes on with other work after its check.
+    assert!(validators.iter().all(|validator| validator.fits(&json!({}))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,8 +137,8 @@ async fn wound_a1_a_call_does_not_wait_for_a_schema_for_ever() {
 async fn wound_a1_a_schema_is_read_while_checks_take_their_time() {
     let schemas = Arc::new(Schemas::default());
     let mut taken = Vec::new();
-    for _ in 0..JOBS_OF_UPSTREAM_MAX {
-        taken.push(schemas.job("up").await);
+    for _ in 0..CHECKS_OF_UPSTREAM_MAX {
+        taken.push(schemas.checks.take("up".to_owned()).await);
     }
     assert!(checking(&schemas, &tool(json!({}))).await.unwrap().is_usable());
 }

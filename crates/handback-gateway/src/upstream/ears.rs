@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use super::faults::{Fault, Faults};
-use super::logs::{self, LOG_MESSAGE};
+use super::logs::{self, LOG_MESSAGE, SET_LEVEL};
 use super::pending::{Calls, Pending, Route};
 use super::room::Room;
 use super::said::{Said, To};
@@ -455,7 +455,7 @@ pub(super) fn is_call(method: &str) -> bool {
             | "server/discover"
             | "subscriptions/listen"
             | "completion/complete"
-            | "logging/setLevel"
+            | SET_LEVEL
             | "resources/subscribe"
             | "resources/unsubscribe"
     );

@@ -5,7 +5,7 @@
 //! are for that caller. After that nobody gets them: one may come of a call that was given up, and would
 //! reach somebody else.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use handback_mcp::wire::Object;
 use memchr::memmem;
@@ -13,6 +13,9 @@ use serde_json::value::RawValue;
 
 /// The method of log messages.
 pub(crate) const LOG_MESSAGE: &str = "notifications/message";
+
+/// The method with which an older client sets the least level of log messages.
+pub(crate) const SET_LEVEL: &str = "logging/setLevel";
 
 /// The levels, the most harmless one first.
 pub(crate) const LEVELS: [&str; 8] =
@@ -63,6 +66,32 @@ impl LogsFor {
             Self::One(known) if known == owner => Self::One(known),
             Self::One(_) | Self::Several => Self::Several,
         };
+    }
+}
+
+/// The least level of the log messages that an older client has requested with `logging/setLevel`. Before
+/// that request, the client gets every level. Clones share the level.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestedLevel(Arc<Mutex<Option<usize>>>);
+
+impl RequestedLevel {
+    /// Sets the level of this number.
+    pub(crate) fn set(&self, level: usize) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+    }
+
+    /// The name of the level, once it is set.
+    pub(crate) fn name(&self) -> Option<&'static str> {
+        self.number().and_then(|number| LEVELS.get(number).copied())
+    }
+
+    /// True if the client gets messages of this level.
+    pub(crate) fn admits(&self, level: &str) -> bool {
+        self.number().is_none_or(|least| level_number(level).is_some_and(|level| level >= least))
+    }
+
+    fn number(&self) -> Option<usize> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

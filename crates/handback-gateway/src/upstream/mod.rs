@@ -38,7 +38,7 @@ pub(crate) use line::PROGRAMS;
 pub use line::{Answer, Ask, Heard, Line, LineError, Opening, Spontaneous};
 #[cfg(test)]
 pub(crate) use logs::LEVELS;
-pub(crate) use logs::{LEVEL_META, LOG_MESSAGE, level_number};
+pub(crate) use logs::{LEVEL_META, LOG_MESSAGE, RequestedLevel, SET_LEVEL, level_number};
 pub(crate) use own::{REVISION, own_params};
 pub use raw::Raw;
 pub use reach::{Unreached, unreached};

@@ -6,7 +6,6 @@ use super::assertions;
 use super::draft::Draft;
 use super::evaluated::Evaluated;
 use super::misfit::{Misfit, Token};
-use super::patterns::Pattern;
 use super::steps::{NESTED_CHECKS_MAX, Over, Steps};
 use super::table::{ForeignSchema, Keyword, Node, NodeId, ResourceId};
 
@@ -173,11 +172,6 @@ impl<'a> Check<'a> {
         Ok(fits)
     }
 
-    fn is_match(&self, pattern: &Pattern, text: &str) -> Result<bool, Over> {
-        self.steps.take(pattern.steps(text.len()))?;
-        pattern.is_match(text).ok_or(Over)
-    }
-
     fn members(
         &mut self,
         keyword: &'a Keyword,
@@ -199,7 +193,7 @@ impl<'a> Check<'a> {
                 }
             }
             for (pattern, id) in patterns {
-                if self.is_match(pattern, name)? {
+                if pattern.is_match(name, self.steps)? {
                     is_known = true;
                     if !self.child(*id, Token::Name(name), value)? {
                         return Ok(false);

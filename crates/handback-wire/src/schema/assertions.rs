@@ -52,10 +52,7 @@ pub(super) fn check(
             allowed.iter().any(|allowed| values::equal(allowed, value))
         }
         Keyword::Pattern(pattern) => match value {
-            Value::String(text) => {
-                steps.take(pattern.steps(text.len()))?;
-                pattern.is_match(text).ok_or(Over)?
-            }
+            Value::String(text) => pattern.is_match(text, steps)?,
             _ => true,
         },
         Keyword::UniqueItems => match value {

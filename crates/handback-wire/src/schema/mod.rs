@@ -16,8 +16,8 @@
 //!   work by pointer, `$anchor`, `$id`, `$dynamicRef` and `$recursiveRef`, also to the published
 //!   meta-schemas. Nothing is fetched.
 //! - **Annotations.** `format` and `content…` are not checked.
-//! - **Patterns** run in linear time. A pattern with look-around or a backreference is read, but a text
-//!   that reaches it cannot be checked.
+//! - **Patterns** run in linear time, and those with look-around within the steps of the check, for texts
+//!   of 4 KiB. A text that is longer, or that reaches a backreference, cannot be checked.
 //! - **Bounds.** [`SCHEMA_BYTES_MAX`], [`SUBSCHEMAS_MAX`], [`LISTED_OBJECTS_MAX`], [`PATTERNS_MAX`] and
 //!   the time and memory of patterns when reading; [`CHECK_STEPS_MAX`] and [`NESTED_CHECKS_MAX`] when checking. A flag ends both early.
 //!
@@ -30,6 +30,7 @@ mod draft;
 mod error;
 mod evaluated;
 mod keywords;
+mod look_around;
 mod misfit;
 mod patterns;
 mod read;

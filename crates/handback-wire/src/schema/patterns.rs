@@ -1,4 +1,4 @@
-//! Regular expressions of schemas, in linear time.
+//! Regular expressions of schemas: in linear time, or within the steps of a check.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,6 +9,8 @@ use regex_automata::nfa::thompson::NFA;
 use regex_automata::util::syntax;
 
 use super::error::Unusable;
+use super::look_around::LookAroundPattern;
+use super::steps::{Over, Steps};
 
 /// Different patterns of a schema. Published schemas have at most some dozens.
 pub const PATTERNS_MAX: usize = 256;
@@ -41,10 +43,14 @@ const CACHE_BYTES: usize = 64 * 1024;
 
 /// A regular expression.
 #[derive(Debug)]
-pub(super) struct Pattern {
-    /// Nothing for a pattern that no automaton matches: it has look-around or a backreference.
-    regex: Option<Regex>,
-    steps_per_byte: u64,
+pub(super) enum Pattern {
+    Automaton {
+        regex: Regex,
+        steps_per_byte: u64,
+    },
+    LookAround(LookAroundPattern),
+    /// A pattern with a backreference, or with look-around over a bound. No text can be checked.
+    Unsupported,
 }
 
 impl Pattern {
@@ -56,27 +62,34 @@ impl Pattern {
         match built.map_err(|_| Unusable::Malformed)? {
             Ok((regex, states)) => {
                 let steps_per_byte = 1 + states / STATES_PER_STEP;
-                Ok(Self { regex: Some(regex), steps_per_byte })
+                Ok(Self::Automaton { regex, steps_per_byte })
             }
             Err(error) if error.size_limit().is_some() => Err(Unusable::TooLarge),
-            Err(_) if has_look_around(&translated) => Ok(Self { regex: None, steps_per_byte: 1 }),
+            Err(_) if has_look_around(&translated) => {
+                Ok(LookAroundPattern::read(pattern).map_or(Self::Unsupported, Self::LookAround))
+            }
             Err(_) => Err(Unusable::Malformed),
         }
     }
 
     fn compiled_bytes(&self) -> usize {
-        self.regex.as_ref().map_or(0, Regex::memory_usage)
+        match self {
+            Self::Automaton { regex, .. } => regex.memory_usage(),
+            Self::LookAround(pattern) => pattern.bytes(),
+            Self::Unsupported => 0,
+        }
     }
 
-    /// Steps that a search in a text of so many bytes costs, at worst.
-    pub(super) const fn steps(&self, bytes: usize) -> u64 {
-        1 + (bytes as u64).saturating_mul(self.steps_per_byte)
-    }
-
-    /// Searches a text. Nothing if that is not possible.
-    pub(super) fn is_match(&self, text: &str) -> Option<bool> {
-        let regex = self.regex.as_ref()?;
-        catch_unwind(AssertUnwindSafe(|| regex.is_match(text))).ok()
+    /// Searches a text, within the steps of a check.
+    pub(super) fn is_match(&self, text: &str, steps: &Steps) -> Result<bool, Over> {
+        match self {
+            Self::Automaton { regex, steps_per_byte } => {
+                steps.take(1 + (text.len() as u64).saturating_mul(*steps_per_byte))?;
+                catch_unwind(AssertUnwindSafe(|| regex.is_match(text))).map_err(|_| Over)
+            }
+            Self::LookAround(pattern) => pattern.is_match(text, steps),
+            Self::Unsupported => Err(Over),
+        }
     }
 }
 
@@ -87,7 +100,12 @@ fn translation_bytes(pattern: &str) -> usize {
         true => ["[", r"\p", r"\P"].iter().map(|class| pattern.matches(*class).count()).sum(),
         false => 0,
     };
-    (1 + escapes) * (pattern.len() + escapes * ESCAPE_BYTES) + classes * FOLDED_CLASS_BYTES
+    // Each look-around is a pass of its own as well.
+    let around =
+        ["(?=", "(?!", "(?<=", "(?<!"].iter().map(|opener| pattern.matches(opener).count());
+    (1 + escapes) * (pattern.len() + escapes * ESCAPE_BYTES)
+        + around.sum::<usize>() * pattern.len()
+        + classes * FOLDED_CLASS_BYTES
 }
 
 /// Returns `true` for a pattern that may have the flag `i`, as in `(?i)` or `(?s-i:…)`.

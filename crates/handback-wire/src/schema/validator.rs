@@ -23,7 +23,11 @@ pub struct BoundedValidator {
     /// Nothing for a schema that cannot be used: no value fits.
     schema: Option<Arc<ForeignSchema>>,
     steps: Steps,
+    /// Gives a guard for each check; nothing if there is none in time.
+    admission: Option<Admission>,
 }
+
+type Admission = Box<dyn Fn() -> Option<Box<dyn Send>> + Send>;
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +37,7 @@ pub enum Verdict {
     Fits,
     /// The value does not fit.
     Misfit(Misfit),
-    /// The budget did not suffice, or the check was stopped.
+    /// The budget did not suffice, or the check was stopped or not admitted.
     Unknown,
 }
 
@@ -41,13 +45,13 @@ impl BoundedValidator {
     /// A validator with the full budget, for one request.
     #[must_use]
     pub fn new(schema: Arc<ForeignSchema>) -> Self {
-        Self { schema: Some(schema), steps: Steps::new(CHECK_STEPS_MAX) }
+        Self { schema: Some(schema), steps: Steps::new(CHECK_STEPS_MAX), admission: None }
     }
 
     /// A validator for a schema that cannot be used: no value fits.
     #[must_use]
     pub const fn unusable() -> Self {
-        Self { schema: None, steps: Steps::new(0) }
+        Self { schema: None, steps: Steps::new(0), admission: None }
     }
 
     /// With another budget.
@@ -64,10 +68,26 @@ impl BoundedValidator {
         self
     }
 
+    /// Requests a guard before each check, and drops it after the check. A check without a guard has no
+    /// result.
+    #[must_use]
+    pub fn admitted_by(
+        mut self,
+        admission: impl Fn() -> Option<Box<dyn Send>> + Send + 'static,
+    ) -> Self {
+        self.admission = Some(Box::new(admission));
+        self
+    }
+
     /// Checks a value.
     #[must_use]
     pub fn check(&self, value: &Value) -> Verdict {
         let Some(schema) = &self.schema else { return Verdict::Misfit(Misfit::default()) };
+        let admitted = self.admission.as_ref().map(|admission| admission());
+        if matches!(admitted, Some(None)) {
+            self.steps.is_over.set(true);
+            return Verdict::Unknown;
+        }
         match Check::new(schema, &self.steps).run(value) {
             Ok(None) => Verdict::Fits,
             Ok(Some(misfit)) => Verdict::Misfit(misfit),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::starts::Starting;
+use super::starts::{Starting, hello};
 use super::{ERAS, text};
 use crate::mcp_client::{Client, ERRORS, Era};
 use crate::streams::server::Server;
@@ -111,6 +111,26 @@ fn wound_b3_a_wrapped_server_that_came_up_ends_well_whatever_became_of_it() {
     assert!(world.recorded("start").is_empty());
 }
 
+#[test]
+fn wound_b3_a_call_with_a_key_is_told_the_cause_of_its_loss() {
+    for era in ERAS {
+        let world = Starting::patient();
+        let mut client = world.client(era, &[], "both").greeted();
+        let meta = json!({"dev.handback/idempotency-key": "k"});
+        let call = json!({"name": "die", "arguments": {}, "_meta": meta});
+        let died = client.ask("tools/call", call.clone());
+        assert_eq!(died["_meta"]["dev.handback/reason"], "ambiguous", "{died}");
+        let told = text(&died);
+        assert!(told.contains("exit status: 7") && told.contains("the last words"), "{told}");
+        assert!(told.ends_with("is not known"), "{told}");
+        // The record has no cause, and the server is not asked again.
+        let again = client.ask("tools/call", call);
+        assert_eq!(again["_meta"]["dev.handback/reason"], "ambiguous", "{again}");
+        assert_eq!(world.recorded("got tools/call").len(), 1);
+        assert!(client.close().success());
+    }
+}
+
 /// A gateway that writes its log to a file, and the file.
 pub(super) fn serving(sandbox: &Sandbox, config: &str) -> (Server, std::path::PathBuf) {
     let (data, log) = (sandbox.path("data"), sandbox.path("log"));
@@ -201,6 +221,43 @@ fn wound_b3_an_older_client_hears_that_the_state_of_its_server_is_gone() {
     assert!(told.contains("began anew") && told.contains("gone"), "{told}");
     client.heard("notifications/tools/list_changed");
     assert!(client.close().success());
+}
+
+#[test]
+fn wound_b3_an_older_client_hears_of_a_restart_at_the_level_that_it_has_set() {
+    for words in ["both", "both unlogged"] {
+        for (level, is_heard) in [(None, true), (Some("warning"), true), (Some("error"), false)] {
+            let world = Starting::patient();
+            let mut client = world.client(Era::Older, &[], words);
+            let welcome = client.ask("initialize", hello());
+            assert!(welcome["capabilities"]["logging"].is_object(), "{words}: {welcome}");
+            let id = client.send("logging/setLevel", json!({"level": "loud"}));
+            let refused = client.receive();
+            let is_refused = refused["error"]["code"] == -32602;
+            // The server decides, where it has levels itself.
+            assert_eq!((&refused["id"], is_refused), (&json!(id), words != "both"), "{refused}");
+            if let Some(level) = level {
+                client.ask("logging/setLevel", json!({"level": level}));
+            }
+            client.call("die", &json!({}));
+            client.send("tools/call", json!({"name": "greet", "arguments": {}}));
+            // The log message comes before the changed list.
+            let mut logged = Vec::new();
+            loop {
+                let message = client.message();
+                match message["method"].as_str() {
+                    Some("notifications/tools/list_changed") => break,
+                    Some("notifications/message") => logged.push(message),
+                    _ => {}
+                }
+            }
+            assert_eq!(logged.len(), usize::from(is_heard), "{words}, {level:?}: {logged:?}");
+            // The server gets the level only if it has log messages.
+            let is_passed = !world.recorded("got logging/setLevel").is_empty();
+            assert_eq!(is_passed, words == "both", "{words}");
+            assert!(client.close().success());
+        }
+    }
 }
 
 #[test]

@@ -8,8 +8,9 @@ refuses requests of the other one then. `gated`, it reads nothing as long as the
 `silent`, it does not answer `server/discover`; `refuses:CODE`, it answers that with this error;
 `dies`, it ends over any request before `initialize`; `mutters:COUNT`, it writes so many lines to its standard
 error first; `secret`, and the value of its variable SHOP_KEY; `bytes`, or bytes that are no text; `ends:STATUS`,
-and ends with this status; `lingers`, a program of its own session writes a line to standard error after its
-end. With a file `record.newer`, it speaks the newer era only and refuses `initialize` as one without envelope.
+and ends with this status; `unlogged`, it has no log messages; `lingers`, a program of its own session writes a line to standard error after its
+end. With a file `record.newer`, it speaks the newer era only and refuses `initialize` as one without envelope; if
+the file says `dies`, it ends over it.
 """
 
 import json
@@ -23,9 +24,11 @@ GATE = RECORD + ".gate"
 VERSION = "io.modelcontextprotocol/protocolVersion"
 TOOLS = [{"name": name, "description": name, "inputSchema": {"type": "object"}} for name in ("greet", "die", "late")]
 IS_GREETED = []
-IS_UPDATED = os.path.exists(RECORD + ".newer")
-if IS_UPDATED:
+IS_UPDATED = None
+if os.path.exists(RECORD + ".newer"):
     WORDS = ["newest"]
+    with open(RECORD + ".newer", encoding="utf-8") as file:
+        IS_UPDATED = file.read() or "refuses"
 
 
 def value(name):
@@ -48,10 +51,12 @@ def refused(code):
 
 def answer(method, params, is_newer):
     if method == "initialize":
+        if "newest" in WORDS and IS_UPDATED == "dies":
+            os._exit(7)
         if "newest" in WORDS:
             return refused(-32602 if IS_UPDATED else -32601)
         IS_GREETED.append(True)
-        capabilities = {"tools": {"listChanged": True}, "logging": {}}
+        capabilities = {"tools": {"listChanged": True}, **({} if "unlogged" in WORDS else {"logging": {}})}
         info = {"name": "starting", "version": "1"}
         return {"result": {"protocolVersion": params["protocolVersion"], "capabilities": capabilities, "serverInfo": info}}
     if method == "server/discover":
@@ -73,6 +78,8 @@ def answer(method, params, is_newer):
         os._exit(7)
     if method == "tools/call":
         return {"result": {"content": [{"type": "text", "text": f"{params['name']} in {os.getpid()}"}], **({"resultType": "complete"} if is_newer else {})}}
+    if method == "logging/setLevel" and "unlogged" not in WORDS:
+        return {"result": {}}
     return refused(-32601)
 
 

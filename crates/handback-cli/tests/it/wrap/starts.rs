@@ -83,7 +83,7 @@ fn check_works(client: &mut Client, name: &str) {
 }
 
 /// What `initialize` is sent with.
-fn hello() -> Value {
+pub(super) fn hello() -> Value {
     let info = json!({"name": "test", "version": "1"});
     json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
 }
@@ -169,6 +169,21 @@ fn wound_b2_a_remembered_era_is_found_anew_after_an_update() {
     client.call("die", &json!({}));
     check_works(&mut client, "after");
     assert_eq!(world.recorded("got tools/call").last().unwrap(), "got tools/call envelope");
+    assert!(client.close().success());
+}
+
+#[test]
+fn wound_b2_a_remembered_era_is_found_anew_after_a_process_that_ends_over_it() {
+    let world = Starting::patient();
+    let mut client = world.client(Era::Newest, &[], "older");
+    check_works(&mut client, "before");
+    // The next process ends over `initialize`, and does not refuse it.
+    world.sandbox.write("record.newer", "dies");
+    client.call("die", &json!({}));
+    check_works(&mut client, "after");
+    assert_eq!(world.recorded("got tools/call").last().unwrap(), "got tools/call envelope");
+    // One process was started in the remembered era, and one to find the era.
+    assert_eq!(world.recorded("start").len(), 3);
     assert!(client.close().success());
 }
 

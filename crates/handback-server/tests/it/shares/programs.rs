@@ -7,7 +7,7 @@ use handback_server::{Limits, Upstream};
 use serde_json::{Value, json};
 
 use super::stage::{ADA, BOB, Stage, quarters};
-use crate::support::Answer;
+use crate::support::{Answer, Running, config, identified};
 
 /// A server of the older era, that writes down when it begins and when it ends.
 const PROGRAM: &str = r#"
@@ -75,6 +75,42 @@ async fn wound_a7_a_caller_at_its_share_of_programs_starts_no_more() {
     assert!(stage.end(ADA, &adas[0]).await.status < 300);
     stage.until(async || stage.begin(ADA).await.headers.contains_key("mcp-session-id")).await;
     assert!(programs(&stage).1 >= 1, "the first one has ended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wound_a7_upstreams_that_no_session_may_have_together_are_refused_at_the_start() {
+    for (programs, is_shared, is_refused) in
+        [(12, false, false), (11, false, true), (11, true, false)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config().limits(Limits { programs, ..quarters() });
+        let (config, _) = identified(config, folder.path(), &["ada"]);
+        let config = ["a", "b", "c"].into_iter().fold(config, |config, name| {
+            let is_shared = is_shared && name == "c";
+            config.upstream(Upstream {
+                name: name.to_owned(),
+                is_shared,
+                ..upstream(folder.path())
+            })
+        });
+        match Running::try_start(config).await {
+            Ok(_) => assert!(!is_refused, "{programs}, {is_shared}"),
+            Err(error) => {
+                assert!(is_refused, "{error}");
+                let told = error.to_string();
+                let wanted =
+                    ["3 upstreams", "may have 2 ", "limits.programs", "limits.caller_share"];
+                assert!(wanted.iter().all(|wanted| told.contains(wanted)), "{told}");
+            }
+        }
+    }
+    // Without identities there is one caller, and it may have all.
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits { programs: 3, ..quarters() };
+    let config = ["a", "b", "c"].into_iter().fold(config().limits(limits), |config, name| {
+        config.upstream(Upstream { name: name.to_owned(), ..upstream(folder.path()) })
+    });
+    assert!(Running::try_start(config).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]
