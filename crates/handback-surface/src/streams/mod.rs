@@ -27,4 +27,5 @@ mod writer;
 pub use answer::{OverQuota, busy};
 pub use driver::{Clock, Mode, NotTaken, Streams};
 pub use routes::{PREFIX, Settings, StreamRoutes, SubscriptionSettings};
+pub use queue::{COMMAND_BYTES, WAITING_BYTES_MAX};
 pub use subscriptions::{SubscriptionQuotas, TargetError, TargetPattern, WebhookTargets};
