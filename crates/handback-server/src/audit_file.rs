@@ -9,7 +9,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,17 +26,26 @@ pub(crate) struct AuditFile {
     bytes_max: u64,
     files_max: u32,
     checked: Instant,
+    /// True while only a part of a line is written: the rest goes to the same file.
+    is_in_line: bool,
 }
 
 impl AuditFile {
     /// Opens a file for appending. Past `bytes_max` another one is begun, and `files_max` full ones are
     /// kept.
     pub(crate) fn open(path: &Path, bytes_max: u64, files_max: u32) -> io::Result<Self> {
-        let file = appended(path)?;
+        let mut file = appended(path)?;
+        // A full disk or a loss of power has torn the last line of an earlier process.
+        if ends_in_line(&file, path)
+            && let Err(error) = file.write_all(b"\n")
+        {
+            tracing::error!(%error, "the last line of the audit is torn, and was not ended");
+        }
         let bytes = size(&file)?;
         // Where a link leads: the file is renamed, not the link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        Ok(Self { path, file, bytes, bytes_max, files_max, checked: Instant::now() })
+        let checked = Instant::now();
+        Ok(Self { path, file, bytes, bytes_max, files_max, checked, is_in_line: false })
     }
 
     /// Begins another file, unless another process has done so or is at it.
@@ -115,28 +124,46 @@ fn move_if_there(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// A line is written with one call of [`Write::write_all`].
-impl Write for AuditFile {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(line)?;
-        self.bytes = self.bytes.map(|bytes| bytes + written as u64);
-        Ok(written)
-    }
+/// True if a regular file does not end with a newline.
+fn ends_in_line(file: &File, path: &Path) -> bool {
+    let last = || -> io::Result<u8> {
+        let Some(at) = size(file)?.and_then(|bytes| bytes.checked_sub(1)) else { return Ok(b'\n') };
+        let mut last = [0];
+        File::open(path)?.read_exact_at(&mut last, at)?;
+        let [last] = last;
+        Ok(last)
+    };
+    // A file that may not be read is written to all the same.
+    last().is_ok_and(|last| last != b'\n')
+}
 
-    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+impl AuditFile {
+    /// Before a line of so many bytes: goes on in another file, where that is due.
+    fn begin_line(&mut self, length: u64) {
         if let Err(error) = self.follow() {
             tracing::error!(%error, "the audit file at its path was not opened");
         }
-        let length = line.len() as u64;
         let is_full = self.bytes.is_some_and(|bytes| bytes > 0 && bytes + length > self.bytes_max);
         if is_full && let Err(error) = self.rotate() {
             tracing::error!(%error, "the audit file was not rotated, and grows");
             // It is tried again after as many bytes.
             self.bytes = Some(0);
         }
-        self.file.write_all(line)?;
-        self.bytes = self.bytes.map(|bytes| bytes + length);
-        Ok(())
+    }
+}
+
+/// A line begins with a call of [`Write::write`], and ends where a call ends with its newline.
+impl Write for AuditFile {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        if !self.is_in_line {
+            self.begin_line(text.len() as u64);
+        }
+        let written = self.file.write(text)?;
+        self.bytes = self.bytes.map(|bytes| bytes + written as u64);
+        if let Some(last) = text.get(..written).and_then(<[u8]>::last) {
+            self.is_in_line = *last != b'\n';
+        }
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -180,6 +207,21 @@ mod tests {
         // A line that is longer than a file has one of its own.
         file.write_all(b"a long line of its own\n").unwrap();
         assert_eq!(lines(folder.path())[0].1, "a long line of its own\n");
+    }
+
+    #[test]
+    fn a_torn_line_ends_before_the_next_one_and_in_the_same_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        fs::write(&path, "0000\n11").unwrap();
+        let mut file = AuditFile::open(&path, 9, 2).unwrap();
+        assert_eq!(file.write(b"2222222").unwrap(), 7);
+        // The rest of a line that was written in part.
+        file.write_all(b"33\n").unwrap();
+        assert_eq!(lines(folder.path())[0].1, "222222233\n");
+        assert_eq!(lines(folder.path())[1].1, "0000\n11\n");
+        drop(AuditFile::open(&path, 9, 2).unwrap());
+        assert_eq!(lines(folder.path())[0].1, "222222233\n", "a whole line is not ended twice");
     }
 
     #[test]

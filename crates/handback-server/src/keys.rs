@@ -83,6 +83,12 @@ pub fn missing_keys(data: &Path) -> Vec<PathBuf> {
     paths.filter(|path| !path.exists()).collect()
 }
 
+/// True if the folder has nothing of a store: it was never made, or it is empty, as one is on which a
+/// volume is not mounted. A first start that was interrupted may have left such a folder too.
+fn is_blank(store: &Path) -> bool {
+    !["fjall", "watermark", "format"].iter().any(|name| store.join(name).exists())
+}
+
 /// Reads the keys of a store. Makes the keys of a new store.
 pub(crate) fn load(
     ring: &KeyRing,
@@ -92,8 +98,12 @@ pub(crate) fn load(
 ) -> Result<StoreKeys, KeyError> {
     make_folder(folder)?;
     let needed = needed(store);
-    if needed.is_empty() && path_of(folder, "store").exists() {
-        tracing::warn!(store = %store.display(), "the store is not there, and is made anew, empty");
+    if is_blank(store) && path_of(folder, "store").exists() {
+        tracing::warn!(
+            store = %store.display(),
+            "the folder of the store is missing or empty, but its keys are there: a new store is made. \
+             If there was one, stop the server, and mount or restore the folder"
+        );
     }
     let must_exist = |name: &str| needed.contains(&name);
     let data: RingDataKey = one(ring, folder, "store", must_exist("store"), rng)?;
@@ -189,5 +199,74 @@ impl Generate for RingDataKey {
 impl Generate for SigningSeed {
     fn generate_with(rng: &mut dyn CryptoRng) -> Self {
         Self::generate(rng)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use handback_token::{Mode, UnixTime};
+    use tracing::field::{Field, Visit};
+    use tracing::{Event, Metadata, Subscriber, span};
+
+    use super::*;
+
+    /// The texts of warnings.
+    #[derive(Clone, Default)]
+    struct Warnings(Arc<Mutex<Vec<String>>>);
+
+    impl Visit for Warnings {
+        fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+            if field.name() == "message" {
+                self.0.lock().unwrap().push(format!("{value:?}"));
+            }
+        }
+    }
+
+    impl Subscriber for Warnings {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() == tracing::Level::WARN
+        }
+
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut self.clone());
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    /// Warnings of a start on a data directory.
+    fn warnings(ring: &KeyRing, data: &Path) -> Vec<String> {
+        let warnings = Warnings::default();
+        tracing::subscriber::with_default(warnings.clone(), || {
+            load(ring, &data.join("wrapped"), &data.join("store"), &mut rand::rng()).unwrap();
+        });
+        warnings.0.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn a_store_that_is_missing_or_empty_beside_its_keys_is_warned_of() {
+        let data = tempfile::tempdir().unwrap();
+        let store = data.path().join("store");
+        let ring = KeyRing::generate(&mut rand::rng(), Mode::Sealed, UnixTime::from_secs(1));
+        assert_eq!(warnings(&ring, data.path()), [""; 0], "a first start");
+        let check = || {
+            let warned = warnings(&ring, data.path());
+            assert!(warned.len() == 1 && warned[0].contains("missing or empty"), "{warned:?}");
+        };
+        check();
+        // As where a volume is not mounted; also one with a file of the file system.
+        fs::create_dir_all(store.join("lost+found")).unwrap();
+        check();
+        fs::create_dir(store.join("fjall")).unwrap();
+        assert_eq!(warnings(&ring, data.path()), [""; 0], "a store that was begun");
     }
 }

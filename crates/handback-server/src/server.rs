@@ -330,6 +330,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// Rows that are removed at a time: some milliseconds.
 const SWEEP_ROWS: usize = 2000;
 
+/// Time for the count of streams that an earlier version wrote, at a time: a tenth of the disk's time.
+const COUNT_TIME: Duration = Duration::from_secs(1);
+
 /// Steps of the sweep over commits at a time.
 const COMMIT_STEPS: usize = 20;
 
@@ -344,6 +347,7 @@ async fn sweep(kv: Arc<dyn Kv>, streams: Arc<Streams>, router: Arc<Router>) {
             (0..COMMIT_STEPS).try_for_each(|_| swept_streams.sweep_commits().map(drop))
         })
         .await;
+        streams.count_stored(COUNT_TIME).await;
         tokio::time::sleep(sweep_values(&kv, clock::now_ms()).await).await;
     }
 }

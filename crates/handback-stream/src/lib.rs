@@ -29,7 +29,7 @@ pub use content::{ContentError, MAX_JSON_DEPTH};
 pub use hex::BadHex;
 pub use hub::{
     Acquire, Append, Appended, Command, Create, DEFAULT_CONTENT_TYPE, Done, Fork, Found, Hub,
-    RecoverError, Recovery, Refusal, Reply, Ticket, Views, Write,
+    RecoverError, Recovery, Refusal, Reply, Ticket, Uncounted, Views, Write,
 };
 pub use key::{BadKey, ENCRYPTION_BYTES, RecordKey, StreamKey};
 pub use ledger::{StreamQuota, StreamQuotas};

@@ -39,9 +39,10 @@ pub(crate) struct Stream {
     /// Which chunk [`HANDLER`](crate::duplex::HANDLER) has consumed last.
     pub(crate) consumed: Option<Mark>,
     writer_seq: Option<String>,
-    /// Bytes that the log stores of its own records. Of a stream whose note is of version 2, only those
-    /// that came after that note.
+    /// Bytes that the log stores of its own records; of those after `uncounted`, if that is set.
     pub(crate) bytes: u64,
+    /// The last record of a note of version 2, until the bytes up to there are counted.
+    pub(crate) uncounted: Option<u64>,
     /// Streams that were forked from it.
     pub(crate) forks: usize,
     /// Whether it is kept for its forks only.
@@ -122,6 +123,7 @@ impl Stream {
             consumed: None,
             writer_seq: None,
             bytes: 0,
+            uncounted: None,
             forks: 0,
             deleted: false,
             noted: start,
@@ -311,7 +313,8 @@ impl Stream {
     /// The note that lets a restart begin here.
     pub(crate) fn note(&self) -> Vec<u8> {
         let mut out = Writer::with_capacity(256 + 64 * self.producers.len());
-        out.u8(NOTE_VERSION);
+        let is_counted = self.uncounted.is_none();
+        out.u8(if is_counted { NOTE_VERSION } else { NOTE_VERSION_WITHOUT_BYTES });
         self.genesis.write(&mut out);
         out.u64(self.meta.created());
         out.u64(self.meta.touched());
@@ -343,7 +346,9 @@ impl Stream {
             out.u64(producer.appended_in);
             out.u64(producer.seen);
         }
-        out.u64(self.bytes);
+        if is_counted {
+            out.u64(self.bytes);
+        }
         out.finish()
     }
 
@@ -390,7 +395,8 @@ impl Stream {
             };
             producers.insert(id, producer);
         }
-        let bytes = if version == NOTE_VERSION { reader.u64()? } else { 0 };
+        let (bytes, uncounted) =
+            if version == NOTE_VERSION { (reader.u64()?, None) } else { (0, Some(number)) };
         let meta = Meta::new(id, &genesis, created, touched, vec![Segment::own(id, start)]);
         let mut stream = Self {
             id,
@@ -406,6 +412,7 @@ impl Stream {
             consumed: None,
             writer_seq,
             bytes,
+            uncounted,
             forks: 0,
             deleted,
             noted: number,
@@ -447,7 +454,8 @@ impl Stream {
     }
 }
 
-/// The version of notes that are written. Those of version 2 are read: they have no count of bytes.
+/// The version of notes that are written. Those of version 2 are read, and written of a stream until its
+/// bytes are counted: they have no count of bytes.
 const NOTE_VERSION: u8 = 3;
 
 const NOTE_VERSION_WITHOUT_BYTES: u8 = 2;

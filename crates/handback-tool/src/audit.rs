@@ -5,7 +5,7 @@
 //! how long it took. They never have a token, a key or an argument in them.
 
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -91,27 +91,60 @@ impl AuditLine<'_> {
 }
 
 /// Lines of JSON.
-pub struct JsonLines<W>(Mutex<W>);
+///
+/// A line that was written in part, as on a full disk, is ended by a newline before the next one: only
+/// the torn line is lost.
+pub struct JsonLines<W>(Mutex<Lines<W>>);
+
+struct Lines<W> {
+    out: W,
+    /// True after a line that was written in part.
+    is_torn: bool,
+}
 
 impl<W: Write + Send> JsonLines<W> {
-    /// Writes to `out`: a file that is opened for appending, or standard error.
+    /// Writes to `out`: a file that is opened for appending, or standard error. A line is one call of
+    /// [`Write::write`], unless `out` takes only a part of it.
     pub const fn new(out: W) -> Self {
-        Self(Mutex::new(out))
+        Self(Mutex::new(Lines { out, is_torn: false }))
     }
 
     /// What was written to.
     pub fn into_inner(self) -> W {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).out
+    }
+}
+
+impl<W: Write> Lines<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let mut text = Vec::with_capacity(line.len() + 2);
+        if self.is_torn {
+            text.push(b'\n');
+        }
+        text.extend_from_slice(line);
+        text.push(b'\n');
+        let mut rest = text.as_slice();
+        while !rest.is_empty() {
+            match self.out.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    rest = rest.get(written..).unwrap_or_default();
+                    self.is_torn = !rest.is_empty();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.flush()
     }
 }
 
 impl<W: Write + Send> AuditSink for JsonLines<W> {
     fn write(&self, line: &AuditLine<'_>) {
-        let Ok(mut text) = serde_json::to_vec(line) else { return };
-        text.push(b'\n');
-        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(text) = serde_json::to_vec(line) else { return };
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // In one piece: other processes may append to the same file.
-        if let Err(error) = out.write_all(&text).and_then(|()| out.flush()) {
+        if let Err(error) = lines.write(&text) {
             tracing::error!(%error, "a line of the audit was not written");
         }
     }
@@ -280,5 +313,47 @@ impl Drop for Entry {
             line.reason = Some("dropped");
             self.sink.write(&line);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk with some free bytes.
+    struct Disk {
+        written: Vec<u8>,
+        free: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let fits = bytes.len().min(self.free);
+            if fits == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.free -= fits;
+            self.written.extend_from_slice(&bytes[..fits]);
+            Ok(fits)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_after_a_torn_one_is_a_line_of_its_own() {
+        let mut lines = Lines { out: Disk { written: Vec::new(), free: 8 }, is_torn: false };
+        lines.write(b"1111").unwrap();
+        assert!(lines.write(b"2222").is_err(), "it is torn");
+        assert!(lines.write(b"3333").is_err(), "nothing of it is written");
+        lines.out.free = 100;
+        lines.write(b"4444").unwrap();
+        lines.out.free = 0;
+        assert!(lines.write(b"5555").is_err(), "nothing of it is written");
+        lines.out.free = 100;
+        lines.write(b"6666").unwrap();
+        assert_eq!(lines.out.written, b"1111\n222\n4444\n6666\n");
     }
 }

@@ -189,7 +189,11 @@ impl LimitedRefusals {
     /// Gives a token back: the call was not refused.
     fn give_back(&self, line: &AuditLine<'_>) {
         let mut state = self.state();
-        if let Some(caller) = state.callers.get_mut(&Name::of(line)) {
+        let state = &mut *state;
+        let own = Name::of(line);
+        // A caller that found no room has taken its token from the shared bucket.
+        let name = if state.callers.contains_key(&own) { own } else { Name::default() };
+        if let Some(caller) = state.callers.get_mut(&name) {
             caller.bucket.tokens += 1.0;
         }
         if let Some(total) = &mut state.total {
@@ -387,6 +391,28 @@ mod tests {
         // Another caller has tokens of its own.
         limited.write(&line("refusal", "b", "bob"));
         assert_eq!(written.all().last().unwrap(), "refusal b");
+    }
+
+    #[test]
+    fn calls_that_are_made_refund_the_bucket_that_callers_without_room_share() {
+        let rate = RefusalRate { per_second: 8, share: Share::one_in(8) };
+        let limited = LimitedRefusals::new(Arc::new(Written::default()), rate);
+        for number in 0..CALLERS_MAX + 100 {
+            limited.write(&line("refusal", "x", &number.to_string()));
+        }
+        // A refusal that is counted and not told of keeps the room of its caller.
+        limited.state().callers.values_mut().for_each(|caller| caller.left_out = 1);
+        limited.state().total = None;
+        let shared = |limited: &LimitedRefusals| {
+            limited.state().callers.get(&Name::default()).map(|caller| caller.bucket.tokens)
+        };
+        let before = shared(&limited).unwrap();
+        for _ in 0..50 {
+            limited.write(&line("start", "made", "zoe"));
+            limited.write(&AuditLine { decision: Some("answered"), ..line("end", "made", "zoe") });
+        }
+        assert!(!limited.state().callers.contains_key(&Name::of(&line("start", "made", "zoe"))));
+        assert!(shared(&limited).unwrap() >= before);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::support::Sandbox;
 const MIB: usize = 1 << 20;
 
 /// The most that one caller may have: a quarter of `limits.input_bytes`.
-const SHARE: u64 = 8 << 20;
+const SHARE: u64 = 10 << 20;
 
 /// Connections with a MiB each: many times the share.
 const CONNECTIONS: usize = 200;
@@ -44,7 +44,7 @@ impl World {
         };
         let (alice, bob) = (token("alice"), token("bob"));
         let operator = token("operator --scope handback:metrics");
-        let config = "unix_socket = \"h.sock\"\n[limits]\ninput_bytes = 33554432\ncaller_share = 4\n\
+        let config = "unix_socket = \"h.sock\"\n[limits]\ninput_bytes = 41943040\ncaller_share = 4\n\
                       [identity]\nmode = \"static\"\n[identity.static]\nfile = \"identities\"\n";
         sandbox.write("handback.toml", config);
         let config = sandbox.path("handback.toml");

@@ -10,7 +10,9 @@ use handback_identity::jwt::{Algorithm, DEFAULT_ALGORITHMS, JwtPolicy};
 use handback_identity::permissions::{DefaultAccess, Rule};
 use handback_identity::{Glob, Permissions};
 use handback_page::aql;
-use handback_surface::streams::TargetPattern;
+use handback_stream::duplex::{self, CHUNK_BYTES_MAX, CREDIT_BYTES};
+use handback_stream::{MAX_PAYLOAD_BYTES, atd};
+use handback_surface::streams::{COMMAND_BYTES, TargetPattern, WAITING_BYTES_MAX};
 use handback_token::{KeyRing, SealerConfig};
 use handback_tool::{Rate, RefusalRate, Share};
 use serde::{Deserialize, Serialize};
@@ -504,10 +506,9 @@ impl Settings {
             return Err(FileError::together("held.idle_s", "it is longer than longest_s"));
         }
         let limits = self.limits();
-        let share = if mode.is_none() { Share::WHOLE } else { limits.caller_share };
-        if share.of(limits.input_bytes) < limits.body_bytes as u64 {
-            let why = "a caller's share of it is less than limits.body_bytes";
-            return Err(FileError::together("limits.input_bytes", why));
+        check_input(&limits, mode.is_none(), self.unix_socket.is_some())?;
+        if !mode.is_none() {
+            check_appends(&limits)?;
         }
         if self.memory && self.data.is_some() {
             return Err(FileError::together(
@@ -764,4 +765,41 @@ impl Settings {
             }
         }
     }
+}
+
+/// Checks that the largest request and the largest frame fit into a caller's share of unfinished input.
+fn check_input(limits: &Limits, is_one_caller: bool, has_socket: bool) -> Result<(), FileError> {
+    let share = if is_one_caller { Share::WHOLE } else { limits.caller_share };
+    let share = share.of(limits.input_bytes);
+    let frame = if has_socket { atd::MAX_FRAME_BYTES } else { 0 };
+    let parts = [
+        (limits.body_bytes, "limits.body_bytes"),
+        (duplex::FRAME_BYTES_MAX, "a frame of a WebSocket may have (1 MiB)"),
+        (frame, "a frame of the UNIX socket may have (10 MiB)"),
+    ];
+    match parts.into_iter().find(|(bytes, _)| share < *bytes as u64) {
+        None => Ok(()),
+        Some((_, what)) => {
+            let why = format!("a caller's share of it is less than {what}");
+            Err(FileError::together("limits.input_bytes", why))
+        }
+    }
+}
+
+/// Checks that the largest append fits into a caller's share of the bytes that wait to be written.
+fn check_appends(limits: &Limits) -> Result<(), FileError> {
+    let share = limits.caller_share.of(WAITING_BYTES_MAX as u64);
+    let append = limits.body_bytes.min(MAX_PAYLOAD_BYTES) + COMMAND_BYTES;
+    if share < append as u64 {
+        let why = "a caller's share of the 64 MiB that may wait to be written is less than an append \
+                   with limits.body_bytes (4 MiB at most)";
+        return Err(FileError::together("limits.caller_share", why));
+    }
+    // A connection takes chunks up to its credit, and perhaps a whole chunk more.
+    if share < u64::from(CREDIT_BYTES) + CHUNK_BYTES_MAX as u64 {
+        let why = "a caller's share of the 64 MiB that may wait to be written is less than the chunks \
+                   of one duplex (512 KiB)";
+        return Err(FileError::together("limits.caller_share", why));
+    }
+    Ok(())
 }

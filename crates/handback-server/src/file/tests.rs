@@ -160,6 +160,43 @@ fn keys_that_do_not_go_together_are_refused() {
         "limits.input_bytes: a caller's share of it is less than limits.body_bytes",
     );
     check_refused("[limits]\ninput_bytes = 16777216", "nothing");
+    let identified = "[identity]\nmode = \"static\"\n[identity.static]\nfile = \"f\"";
+    check_refused(
+        &format!("unix_socket = \"s\"\n[limits]\ninput_bytes = 67108864\n{identified}"),
+        "limits.input_bytes: a caller's share of it is less than a frame of the UNIX socket may have \
+         (10 MiB)",
+    );
+    check_refused(
+        "unix_socket = \"s\"\n[limits]\ninput_bytes = 8388608",
+        "limits.input_bytes: a caller's share of it is less than a frame of the UNIX socket may have \
+         (10 MiB)",
+    );
+    check_refused(
+        &format!("[limits]\nbody_bytes = 1024\ninput_bytes = 4194304\n{identified}"),
+        "limits.input_bytes: a caller's share of it is less than a frame of a WebSocket may have \
+         (1 MiB)",
+    );
+    let appends = |body: u32, share: u32| {
+        let limits =
+            format!("input_bytes = 4294967295\nbody_bytes = {body}\ncaller_share = {share}");
+        format!("[limits]\n{limits}\n{identified}")
+    };
+    for (body, share) in [(4_194_304, 16), (67_108_864, 16), (1_048_576, 64)] {
+        check_refused(
+            &appends(body, share),
+            "limits.caller_share: a caller's share of the 64 MiB that may wait to be written is less \
+             than an append with limits.body_bytes (4 MiB at most)",
+        );
+    }
+    check_refused(
+        &appends(1_024, 1_000),
+        "limits.caller_share: a caller's share of the 64 MiB that may wait to be written is less than \
+         the chunks of one duplex (512 KiB)",
+    );
+    for (body, share) in [(4_194_304, 15), (67_108_864, 15), (1_048_576, 63), (1_024, 128)] {
+        check_refused(&appends(body, share), "nothing");
+    }
+    check_refused("[limits]\ncaller_share = 1000", "nothing");
     check_refused("[tls]\nkey = \"k\"", "tls.certificate: a key needs its certificate");
     check_refused("[tls]\ncertificate = \"c\"", "tls.key: a certificate needs its key");
     check_refused("[identity]\nmode = \"static\"", "identity.static.file: mode static needs it");

@@ -124,11 +124,16 @@ fn tables_of(keyspace: &Path) -> Result<Vec<Table>, Wrong> {
         let what = format!("was cut: it had {CURRENT_BYTES} bytes, and has {length}");
         return Err(Wrong { file, what });
     }
-    let mut current = current.as_slice();
-    let (number, checksum) = (current.get_u64_le(), current.get_u128_le());
+    let mut rest = current.as_slice();
+    let (number, checksum) = (rest.get_u64_le(), rest.get_u128_le());
+    let current = file;
     let file = keyspace.join(format!("v{number}"));
-    if xxh3_128(&read(&file)?) != checksum {
-        return Err(Wrong { file, what: "is damaged: its checksum is another".to_owned() });
+    // Nothing proves `current` itself: either file may be the one that was changed.
+    let named_by =
+        |what: &str| format!("{what}, or {} is damaged, which names it", current.display());
+    let bytes = read(&file).map_err(|wrong| Wrong { what: named_by(&wrong.what), ..wrong })?;
+    if xxh3_128(&bytes) != checksum {
+        return Err(Wrong { file, what: named_by("is damaged: its checksum is another") });
     }
     // It is whole, so that what does not go together is of a version that is not known here.
     let entries = entries(&file).ok_or_else(|| Wrong {

@@ -156,7 +156,8 @@ fn check_format(folder: &Folder, damage: &mut Vec<Damage>) -> Result<bool, OpenE
     let text = String::from_utf8_lossy(&found);
     let version = text.strip_prefix(FORMAT_START).map(str::trim_end);
     if let Some(version) = version.filter(|version| version.parse::<u32>().is_ok_and(|v| v > 2)) {
-        return Err(OpenError::Format(format!("it is of version {version}, and this is 2")));
+        let path = path.display();
+        return Err(OpenError::Format(format!("{path} is of version {version}, and this is 2")));
     }
     let wrong = Damage::new(folder.store(), &path, "does not say which version the store has");
     damage.push(wrong.acceptable());

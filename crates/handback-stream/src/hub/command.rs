@@ -36,6 +36,22 @@ pub enum Command {
     },
     /// To look whether a stream's life is over.
     Expire(NameId),
+    /// To count the stored bytes of records that a note of an earlier version does not count.
+    Count(Uncounted),
+}
+
+/// Records of a stream whose stored bytes a note of an earlier version does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "surfaces read the records and sum up their bytes")]
+pub struct Uncounted {
+    /// Which stream.
+    pub stream: StreamId,
+    /// The next record to count.
+    pub next: u64,
+    /// The last record to count.
+    pub upto: u64,
+    /// Stored bytes of the records before `next`.
+    pub bytes: u64,
 }
 
 /// A producer that is to have another epoch.
@@ -204,6 +220,8 @@ pub enum Reply {
         /// The last writer sequence of the stream.
         writer_seq: Option<String>,
     },
+    /// Records up to this one are to be counted as well.
+    Uncounted(u64),
     /// Nothing was to be done.
     Nothing,
     /// It was not done.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use self::command::{
-    Acquire, Append, Appended, Command, Create, Fork, Found, Refusal, Reply, Ticket,
+    Acquire, Append, Appended, Command, Create, Fork, Found, Refusal, Reply, Ticket, Uncounted,
 };
 pub use self::recover::{RecoverError, Recovery};
 use crate::chain::{Entry, NO_HEAD};
@@ -114,6 +114,7 @@ impl Hub {
                 self.expire(name, now);
                 Ok(Reply::Nothing)
             }
+            Command::Count(counted) => Ok(counted.add_to(self)),
         };
         self.round.replies.push((ticket, reply.unwrap_or_else(Reply::Refused)));
     }
@@ -475,6 +476,36 @@ impl Hub {
                 next = (source.deleted && source.forks == 0).then_some(parent.id.name());
             }
         }
+    }
+}
+
+impl Uncounted {
+    /// Records that notes of earlier versions do not count, of all streams.
+    #[must_use]
+    pub fn of(hub: &Hub) -> Vec<Self> {
+        let of = |stream: &Stream| {
+            let upto = stream.uncounted?;
+            Some(Self { stream: stream.id, next: stream.start, upto, bytes: 0 })
+        };
+        hub.streams.values().filter_map(of).collect()
+    }
+
+    /// Adds bytes that a note does not count, and has a note written that does.
+    fn add_to(self, hub: &mut Hub) -> Reply {
+        let name = self.stream.name();
+        let stream = hub.streams.get_mut(&name).filter(|stream| stream.id == self.stream);
+        let Some(stream) = stream else { return Reply::Nothing };
+        match stream.uncounted {
+            None => return Reply::Nothing,
+            // The store was recovered meanwhile, from a note that was written later.
+            Some(upto) if upto != self.upto => return Reply::Uncounted(upto),
+            Some(_) => {}
+        }
+        stream.uncounted = None;
+        stream.bytes = stream.bytes.saturating_add(self.bytes);
+        hub.ledger.add_bytes(stream.meta.owner(), self.bytes);
+        hub.round.touch(name).wants_note = true;
+        Reply::Nothing
     }
 }
 

@@ -1,6 +1,6 @@
 //! Limits on streams and stored bytes, also after a restart.
 
-use handback_stream::{Append, Command, Refusal, Reply, StreamQuota, StreamQuotas};
+use handback_stream::{Append, Command, Refusal, Reply, StreamQuota, StreamQuotas, Uncounted};
 
 use crate::disk::{Server, append, name};
 
@@ -45,6 +45,60 @@ fn wound_a7_stored_bytes_are_counted_again_after_a_restart() {
     assert!(matches!(server.run(Command::Append(end)), Reply::Appended(_)));
     server.run(Command::Delete(name("s").id()));
     server.create("s");
+    assert!(matches!(server.append("s", &piece), Reply::Appended(_)));
+}
+
+/// The note of a stream as the version before wrote it: without the stored bytes at its end.
+fn make_note_old(server: &mut Server, path: &str) {
+    let id = server.id(path);
+    let mut note = server.disk.notes[&id].to_vec();
+    note.truncate(note.len() - 8);
+    note[0] = 2;
+    server.disk.notes.insert(id, note.into());
+}
+
+/// Sums up the stored bytes of records, as a surface does.
+fn count(server: &Server, uncounted: Uncounted) -> Uncounted {
+    let range = (uncounted.stream, uncounted.next)..=(uncounted.stream, uncounted.upto);
+    let more: usize = server.disk.records.range(range).map(|(_, bytes)| bytes.len()).sum();
+    Uncounted { bytes: uncounted.bytes + more as u64, next: uncounted.upto + 1, ..uncounted }
+}
+
+#[test]
+fn stored_bytes_of_streams_from_before_their_count_are_counted_once() {
+    let mut server = Server::new();
+    server.create("s");
+    let piece = "x".repeat(1_000);
+    (0..APPENDS).for_each(|_| drop(server.append("s", &piece)));
+    make_note_old(&mut server, "s");
+    server.restart();
+    let stored = server.disk.records.iter().filter(|((id, _), _)| *id == server.id("s"));
+    let stored = stored.map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+    let uncounted = Uncounted::of(&server.hub);
+    let [whole] = uncounted[..] else { panic!("{uncounted:?}") };
+    // A note that is written before the count is none of version 3.
+    for _ in 0..2 * APPENDS {
+        server.append("s", "y");
+    }
+    let whole = count(&server, whole);
+    server.restart();
+    let later = match server.run(Command::Count(whole)) {
+        Reply::Uncounted(upto) => count(&server, Uncounted { upto, ..whole }),
+        other => panic!("{other:?}"),
+    };
+    let all = server.disk.records.iter().filter(|((id, _), _)| *id == server.id("s"));
+    let all = all.map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+    assert!(all > stored);
+    assert_eq!(server.run(Command::Count(later)), Reply::Nothing);
+    assert_eq!(server.run(Command::Count(later)), Reply::Nothing, "and not twice");
+    for _ in 0..2 {
+        assert_eq!(Uncounted::of(&server.hub), []);
+        server.hub.quotas = quotas(9, all + 1_000);
+        assert_eq!(server.append("s", &piece), over(StreamQuota::OwnerBytes));
+        // What was counted is in the note.
+        server.restart();
+    }
+    server.hub.quotas = quotas(9, all + 1_500);
     assert!(matches!(server.append("s", &piece), Reply::Appended(_)));
 }
 

@@ -4,13 +4,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use handback_identity::binding;
 use handback_store::ReadLimit;
 use handback_stream::duplex::{ABORT, HANDLER, Mark};
 use handback_stream::{
     Acquire, Append, Command, Payload, ProducerTag, Record, RecordKey, Refusal, Reply, StreamKey,
     View,
 };
-
+use handback_tool::{Charge, Quota};
 use tokio::sync::watch;
 
 use crate::streams::{NotTaken, Streams};
@@ -26,6 +27,9 @@ const BYTES: usize = 256 << 10;
 
 /// How long to wait when the store does not take writes.
 pub(super) const RETRY: Duration = Duration::from_millis(500);
+
+/// Time between two attempts to get a part of a quota that is used up: some commits.
+const QUOTA_RETRY: Duration = Duration::from_millis(20);
 
 /// Why somebody stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +108,8 @@ pub(super) struct Output {
     key: Option<StreamKey>,
     /// Nothing, as long as there is nothing to write.
     acquired: Option<Acquired>,
+    /// Counts the bytes of events that wait to be written, with those of other appends of the owner.
+    waiting: Quota,
 }
 
 /// As what events are written.
@@ -135,8 +141,14 @@ impl Event {
 }
 
 impl Output {
-    pub(super) fn new(streams: &Arc<Streams>, view: View, key: Option<&StreamKey>) -> Self {
-        Self { streams: Arc::downgrade(streams), view, key: key.cloned(), acquired: None }
+    pub(super) fn new(
+        streams: &Arc<Streams>,
+        waiting: &Quota,
+        view: View,
+        key: Option<&StreamKey>,
+    ) -> Self {
+        let (streams, waiting) = (Arc::downgrade(streams), waiting.clone());
+        Self { streams, view, key: key.cloned(), acquired: None, waiting }
     }
 
     /// What tells that it has ended.
@@ -185,9 +197,10 @@ impl Output {
         if events.is_empty() {
             return Ok(());
         }
+        let bytes = events.iter().map(Event::bytes).sum();
+        let _charge = self.charge(bytes).await?;
         loop {
             let streams = self.streams.upgrade().ok_or(Stop::Over)?;
-            let bytes = events.iter().map(Event::bytes).sum();
             let appends = self.appends(&events, streams.now());
             let done = streams.command(Command::AppendAll(appends), bytes).await;
             drop(streams);
@@ -211,6 +224,24 @@ impl Output {
                 // What was written all the same is found to be there: it has the same sequence.
                 Err(why) => wait_for_store(&why).await?,
             }
+        }
+    }
+
+    /// Counts bytes of events for the owner of the duplex until they are written, and waits for as long
+    /// as its quota is used up. The queue itself bounds what unauthenticated owners have together.
+    async fn charge(&self, bytes: usize) -> Result<Option<Charge>, Stop> {
+        let owner = self.view.meta.owner();
+        if binding::is_unauthenticated(owner) {
+            return Ok(None);
+        }
+        // What one chunk made is one commit, which may be larger than a share: then it is all of it.
+        let bytes = (bytes as u64).min(self.waiting.limit_of_stored(owner));
+        loop {
+            if let Ok(charge) = self.waiting.charge_stored(owner, bytes) {
+                return Ok(Some(charge));
+            }
+            self.streams.upgrade().ok_or(Stop::Over)?;
+            tokio::time::sleep(QUOTA_RETRY).await;
         }
     }
 
@@ -239,4 +270,56 @@ async fn wait_for_store(why: &NotTaken) -> Result<(), Stop> {
     }
     tokio::time::sleep(RETRY).await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use handback_identity::UnixPeers;
+    use handback_store::MemoryStore;
+    use handback_stream::{Create, Life, StreamName};
+    use handback_tool::Share;
+
+    use super::*;
+    use crate::streams::Mode;
+
+    /// An event stream of an owner.
+    async fn output(owner: &str, waiting: &Quota) -> (Output, Arc<Streams>) {
+        let log = Arc::new(MemoryStore::new());
+        let streams = Streams::open(log, None, Arc::new(|| 1000), Mode::Memory).unwrap();
+        let name = StreamName::new(owner, "out").unwrap();
+        let create = Create {
+            name: name.clone(),
+            content_type: None,
+            life: Life::Unlimited,
+            closed: false,
+            payload: None,
+            fork: None,
+            key: None,
+            incarnation: 1,
+        };
+        streams.command(Command::Create(Box::new(create)), 0).await.unwrap();
+        let view = streams.view(name.id()).unwrap();
+        let mut output = Output::new(&streams, waiting, view, None);
+        output.acquire().await.unwrap();
+        (output, streams)
+    }
+
+    #[tokio::test]
+    async fn wound_a7_events_wait_for_the_share_of_their_owner() {
+        let waiting = Quota::new(64, Share::one_in(2));
+        let owner = UnixPeers::new("test").unwrap().principal(1).binding();
+        let (mut output, streams) = output(&owner, &waiting).await;
+        let others = waiting.charge_stored(&owner, 1).unwrap();
+        // More than the share, of one chunk.
+        let events = vec![Event::new(Bytes::from_static(&[b'x'; 100]), None)];
+        let name = output.view.meta.id().name();
+        let before = streams.view(name).unwrap().number;
+        let mut written = tokio::spawn(async move { output.write(events).await });
+        assert!(tokio::time::timeout(3 * QUOTA_RETRY, &mut written).await.is_err(), "it waits");
+        assert_eq!(streams.view(name).unwrap().number, before);
+        drop(others);
+        written.await.unwrap().unwrap();
+        assert_eq!(streams.view(name).unwrap().number, before + 1, "and is not lost");
+        assert_eq!(waiting.used(), 0);
+    }
 }

@@ -21,6 +21,9 @@ use super::open::Opened;
 use super::routes::Shared;
 use super::tool::ToolRun;
 
+/// Bytes of events past which no more chunks are consumed before the events are written.
+const EVENT_BYTES: usize = 256 << 10;
+
 /// All runners, by the stream of chunks.
 #[derive(Debug, Default)]
 pub(super) struct Runners(Running);
@@ -154,7 +157,7 @@ impl Runner {
             known,
             handler,
             input: Input::new(&shared.streams, input, key),
-            output: Output::new(&shared.streams, output, key),
+            output: Output::new(&shared.streams, &shared.settings.waiting, output, key),
             consumed: 0,
         }
     }
@@ -227,7 +230,7 @@ impl Runner {
         let records = self.input.read(self.consumed).await?;
         let Some((last, _)) = records.last() else { return Err(Stop::Over) };
         let last = *last;
-        let mut events = Vec::new();
+        let (mut events, mut bytes) = (Vec::new(), 0);
         for (number, record) in records {
             if record.closes() || record.is_end() {
                 let is_abort = record.writer_seq() == Some(ABORT);
@@ -246,7 +249,13 @@ impl Runner {
                     // That it was consumed is written down all the same.
                     made.push(Bytes::new());
                 }
+                bytes += made.iter().map(Bytes::len).sum::<usize>();
                 events.extend(made_of(number, made));
+            }
+            if bytes > EVENT_BYTES {
+                bytes = 0;
+                self.write(std::mem::take(&mut events)).await?;
+                self.consumed = number;
             }
         }
         self.write(events).await?;

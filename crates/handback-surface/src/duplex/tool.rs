@@ -65,7 +65,7 @@ impl ToolRun {
             connections: known.connections(),
             known,
             input: Input::new(streams, opened.input.clone(), key),
-            output: Output::new(streams, opened.output.clone(), key),
+            output: Output::new(streams, &shared.settings.waiting, opened.output.clone(), key),
         }
     }
 

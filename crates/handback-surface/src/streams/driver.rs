@@ -10,7 +10,7 @@ use bytes::Bytes;
 use handback_store::{Log, LogId, ReadLimit, StoreError};
 use handback_stream::{
     Command, Commit, Hub, NameId, RecoverError, Reply, Signature, SigningKey, Stored, StreamId,
-    StreamQuotas, View,
+    StreamQuotas, Uncounted, View,
 };
 use tokio::sync::watch;
 
@@ -31,6 +31,8 @@ const SIGNATURE_WAITS: usize = 200;
 pub struct Streams {
     pub(super) log: Arc<dyn Log>,
     pub(super) sweep: Sweep,
+    /// Streams whose stored bytes are to be counted.
+    pub(super) uncounted: Mutex<Vec<Uncounted>>,
     shown: Arc<Shown>,
     pub(super) turns: Arc<Turns>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -93,6 +95,7 @@ impl Streams {
         quotas: StreamQuotas,
     ) -> Result<Arc<Self>, RecoverError<StoreError>> {
         let (hub, views) = Hub::recover(&mut log::Source(log.as_ref()), key.clone())?;
+        let uncounted = Mutex::new(Uncounted::of(&hub));
         let shown = Arc::new(Shown::new(mode.clone(), hub.last_signature()));
         shown.publish(views);
         let writer = Writer::new(Arc::clone(&log), hub, key, Arc::clone(&shown), mode);
@@ -111,6 +114,7 @@ impl Streams {
         let clerk = start("streams-clerk", Turns::serve_crowds).inspect_err(|_| turns.stop())?;
         Ok(Arc::new(Self {
             sweep: Sweep::default(),
+            uncounted,
             log,
             shown,
             turns,

@@ -22,9 +22,11 @@ mod subscriptions;
 mod sweep;
 mod ticket;
 mod turns;
+mod uncounted;
 mod writer;
 
 pub use answer::{OverQuota, busy};
 pub use driver::{Clock, Mode, NotTaken, Streams};
+pub use queue::{COMMAND_BYTES, WAITING_BYTES_MAX};
 pub use routes::{PREFIX, Settings, StreamRoutes, SubscriptionSettings};
 pub use subscriptions::{SubscriptionQuotas, TargetError, TargetPattern, WebhookTargets};

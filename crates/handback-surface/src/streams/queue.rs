@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 use super::driver::{NotTaken, lock};
 
 /// Bytes of commands that may wait for the writer: what a second of writing clears.
-pub(super) const WAITING_BYTES_MAX: usize = 64 << 20;
+pub const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// What a command counts besides its payload.
-pub(super) const COMMAND_BYTES: usize = 512;
+pub const COMMAND_BYTES: usize = 512;
 
 /// Bytes of commands that go into one commit.
 const COMMIT_BYTES_MAX: usize = 8 << 20;

@@ -24,7 +24,7 @@ pub(super) const LOOK_AROUND_TEXT_BYTES_MAX: usize = 4 * 1024;
 const LOOK_AROUNDS_MAX: usize = 16;
 
 /// Parts of a pattern inside each other.
-const DEPTH_MAX: usize = 64;
+const NESTING_MAX: usize = 64;
 
 /// Bytes of one pattern when it was read.
 const READ_BYTES_MAX: usize = 128 * 1024;
@@ -154,7 +154,7 @@ impl Reading {
             _ => 0,
         };
         self.bytes += size_of::<Node>() + payload;
-        if depth > DEPTH_MAX || self.bytes > READ_BYTES_MAX {
+        if depth > NESTING_MAX || self.bytes > READ_BYTES_MAX {
             return None;
         }
         let mut all = |parts: &[Hir]| -> Option<Vec<Node>> {

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use handback_server::{KillPoint, Server, ServerConfig};
 use handback_token::{KeyRing, Mode, UnixTime};
@@ -42,7 +43,7 @@ impl Site {
     /// A server that kills itself at a point.
     pub(crate) fn start_to_die(&self, point: &str) -> Process {
         fs::write(self.path(KILL_AT), point).unwrap();
-        Process::start(self)
+        Process::start("killed::process::serves", self.folder.path())
     }
 
     /// From now on tools stop there.
@@ -69,22 +70,23 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn start(site: &Site) -> Self {
+    /// Starts this binary again with one test in it, which calls [`serve`] with what is in a folder.
+    pub(crate) fn start(test: &str, folder: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "killed::process::serves", "--nocapture", "--test-threads=1"])
-            .env(config::DIRECTORY, site.folder.path())
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env(config::DIRECTORY, folder)
             .stdin(Stdio::null())
             .env("RUST_BACKTRACE", "0")
             .stdout(Stdio::piped())
-            .stderr(fs::File::create(site.path(ERRORS)).unwrap())
+            .stderr(fs::File::create(folder.join(ERRORS)).unwrap())
             .spawn()
             .unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
         let address = heard(&mut said).unwrap_or_else(|| {
-            panic!("no server: {}", fs::read_to_string(site.path(ERRORS)).unwrap())
+            panic!("no server: {}", fs::read_to_string(folder.join(ERRORS)).unwrap())
         });
         let address = address.parse().unwrap();
-        Self { child, said, address, socket: site.path("socket") }
+        Self { child, said, address, socket: folder.join("socket") }
     }
 
     /// Waits until a tool has stopped.
@@ -95,6 +97,15 @@ impl Process {
     /// How many files it has open.
     pub(crate) fn files(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// Processor time of all of its threads so far, to a hundredth of a second.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        // The 14th and 15th field: in user and in system mode, in hundredths of a second.
+        let ticks = fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap());
+        Duration::from_millis(10 * ticks.sum::<u64>())
     }
 
     /// A line of what the system says of its memory, in kB.
@@ -143,6 +154,11 @@ fn serves() {
     if !point.is_empty() {
         config = config.dangerous_kill_at(point.parse::<KillPoint>().unwrap());
     }
+    serve(config);
+}
+
+/// Runs a server in a process that [`Process::start`] started.
+pub(crate) fn serve(config: ServerConfig) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let server = Server::start(config).await.unwrap();

@@ -1,5 +1,7 @@
 //! A server with small limits, and two identified callers.
 
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use handback_identity::roster::{Entry, FIRST_LINE, NewToken};
@@ -11,7 +13,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{Answer, Running, config};
+use crate::killed::process::Process;
+use crate::support::{Answer, Running, ask_over, config};
 
 /// The caller that goes to its limits, and the one that works.
 pub(super) const ADA: usize = 0;
@@ -19,6 +22,9 @@ pub(super) const BOB: usize = 1;
 
 /// The most that anything may take before a test gives up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The file with the callers and their tokens.
+const IDENTITIES: &str = "identities";
 
 /// Answers at once.
 struct Echo;
@@ -36,7 +42,9 @@ impl Tool for Echo {
 }
 
 pub(super) struct Stage {
-    pub(super) server: Running,
+    address: SocketAddr,
+    /// Runs the server in this process; absent for a server in a process of its own.
+    _server: Option<Running>,
     tokens: Vec<String>,
     pub(super) folder: tempfile::TempDir,
 }
@@ -46,6 +54,16 @@ pub(super) fn quarters() -> Limits {
     Limits { caller_share: Share::one_in(4), ..Limits::default() }
 }
 
+/// The server of a stage, with what is in its folder.
+pub(super) fn configured(folder: &Path) -> ServerConfig {
+    let mut registry = Registry::new();
+    registry.add(Echo).unwrap();
+    config()
+        .identity(IdentityMode::Static { file: folder.join(IDENTITIES) })
+        .tools(registry)
+        .audit(folder.join("audit.jsonl"))
+}
+
 impl Stage {
     pub(super) async fn new(limits: Limits) -> Self {
         Self::with(limits, |config, _| config).await
@@ -53,8 +71,25 @@ impl Stage {
 
     pub(super) async fn with(
         limits: Limits,
-        edit: impl FnOnce(ServerConfig, &std::path::Path) -> ServerConfig,
+        edit: impl FnOnce(ServerConfig, &Path) -> ServerConfig,
     ) -> Self {
+        let mut stage = Self::without_server();
+        let config = configured(stage.folder.path()).limits(limits);
+        let server = Running::start(edit(config, stage.folder.path())).await;
+        stage.address = server.address;
+        stage._server = Some(server);
+        stage
+    }
+
+    /// Callers of a server in a process of its own.
+    pub(super) fn apart(test: &str) -> (Self, Process) {
+        let mut stage = Self::without_server();
+        let process = Process::start(test, stage.folder.path());
+        stage.address = process.address;
+        (stage, process)
+    }
+
+    fn without_server() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut file = format!("{FIRST_LINE}\n");
         let mut tokens = Vec::new();
@@ -63,17 +98,9 @@ impl Stage {
             file.push_str(&format!("{}\n", Entry::new(&token, name, &["use"], None).unwrap()));
             tokens.push(format!("Bearer {}", token.dangerous_text()));
         }
-        let identities = folder.path().join("identities");
-        std::fs::write(&identities, file).unwrap();
-        let mut registry = Registry::new();
-        registry.add(Echo).unwrap();
-        let config = config()
-            .identity(IdentityMode::Static { file: identities })
-            .tools(registry)
-            .audit(folder.path().join("audit.jsonl"))
-            .limits(limits);
-        let server = Running::start(edit(config, folder.path())).await;
-        Self { server, tokens, folder }
+        std::fs::write(folder.path().join(IDENTITIES), file).unwrap();
+        let address = (Ipv4Addr::UNSPECIFIED, 0).into();
+        Self { address, _server: None, tokens, folder }
     }
 
     pub(super) async fn ask(&self, who: usize, line: &str, body: &str) -> Answer {
@@ -89,7 +116,8 @@ impl Stage {
     ) -> Answer {
         let mut all = vec![("authorization", self.tokens[who].as_str())];
         all.extend(headers);
-        self.server.ask_with(line, &all, body).await
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        ask_over(stream, &self.address.to_string(), line, &all, body).await
     }
 
     /// Sends a message of an older MCP client.
@@ -125,8 +153,8 @@ impl Stage {
 
     /// Sends a request whose answer does not end, and reads the head of the answer.
     pub(super) async fn hold(&self, who: usize, line: &str, headers: &[(&str, &str)]) -> Held {
-        let mut stream = self.server.connect().await;
-        let host = self.server.address;
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let host = self.address;
         let token = &self.tokens[who];
         let mut text = format!("{line} HTTP/1.1\r\nhost: {host}\r\nauthorization: {token}\r\n");
         for (name, value) in headers {
@@ -164,6 +192,8 @@ impl Stage {
             let path = entry.unwrap().path();
             if path.file_name().unwrap().to_str().unwrap().starts_with("audit.jsonl") {
                 let text = std::fs::read_to_string(path).unwrap();
+                // Another process may be at the next line.
+                let (text, _) = text.rsplit_once('\n').unwrap_or_default();
                 lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
             }
         }
