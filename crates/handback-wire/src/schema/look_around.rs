@@ -68,12 +68,12 @@ enum Node {
     Assertion(Look),
     /// The look-around with this number.
     Around(usize),
-    Concatenation(Vec<Node>),
-    Alternation(Vec<Node>),
+    Concatenation(Vec<Self>),
+    Alternation(Vec<Self>),
     Repetition {
         min: u32,
         max: Option<u32>,
-        body: Box<Node>,
+        body: Box<Self>,
     },
 }
 
