@@ -114,6 +114,7 @@ impl World {
             audit: Arc::new(NoAudit),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             in_flight_max: 64,
+            counts_recorded: true,
             result_bytes_max: 32 << 20,
         }));
         let (stop, stops) = watch::channel(false);

@@ -37,6 +37,7 @@ pub(crate) fn server() -> Result<Front<McpServer>> {
         audit: Arc::new(NoAudit),
         clock: Arc::new(Now),
         in_flight_max: IN_FLIGHT_MAX,
+        counts_recorded: true,
         result_bytes_max: MAX_RESULT_BYTES,
     });
     let about = About {
