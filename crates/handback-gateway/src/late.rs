@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -63,6 +64,20 @@ impl Late {
         self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets the questions that an upstream did not answer before its line came about. Returns whether
+    /// there was one.
+    fn forget_before(&self, which: usize, opened: Instant) -> bool {
+        let mut marks = self.marks();
+        let before = marks.len();
+        marks.retain(|(of, ..), mark| *of != which || mark.since > opened);
+        let is_fewer = marks.len() < before;
+        drop(marks);
+        if is_fewer {
+            self.unstarted().remove(&which);
+        }
+        is_fewer
+    }
+
     fn did_not_answer(&self, key: Key) {
         let mut marks = self.marks();
         if marks.len() >= LATE_MAX {
@@ -86,7 +101,10 @@ impl Gateway {
     ) -> Option<T> {
         let key = self.late_key(talk, which, kind);
         let late = self.late(talk, which);
-        let (was_late, is_to_ask) = late.was(&key);
+        let (mut was_late, mut is_to_ask) = late.was(&key);
+        if was_late && self.came_up_late(talk, which).await {
+            (was_late, is_to_ask) = (false, false);
+        }
         if is_to_ask {
             self.ask_beside(talk, &key);
         }
@@ -99,6 +117,17 @@ impl Gateway {
             None => late.did_not_answer(key),
         }
         answered
+    }
+
+    /// Forgets the questions that a starting upstream did not answer, if its line came about after them.
+    /// Returns whether there was one. A line that is not there is not waited for.
+    pub(crate) async fn came_up_late(&self, talk: &Talk, which: usize) -> bool {
+        let mut line = std::pin::pin!(self.line(talk, which));
+        let Poll::Ready(Ok(line)) = futures_util::poll!(&mut line) else { return false };
+        let session = talk.session.as_ref().map(|session| &session.catalogs.late);
+        let all = [Some(&self.common_catalogs().late), session];
+        let forgot = all.map(|late| late.is_some_and(|it| it.forget_before(which, line.opened())));
+        forgot.contains(&true)
     }
 
     /// Asks an upstream for something that it has, and notes whether it answers.

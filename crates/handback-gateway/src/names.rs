@@ -429,7 +429,7 @@ async fn came_up(gateway: &Gateway, talk: &Talk, unlisted: Vec<usize>) -> bool {
         let mut line = std::pin::pin!(gateway.line(talk, which));
         // One that is there, and only says nothing, is not starting.
         if futures_util::poll!(&mut line).is_ready() {
-            return false;
+            return gateway.came_up_late(talk, which).await;
         }
         if line.await.is_err() {
             late.unstarted().insert(which);

@@ -203,6 +203,7 @@ struct Inner {
     is_shared: bool,
     origin: Origin,
     limits: Arc<Limits>,
+    opened: Instant,
 }
 
 /// The transports.
@@ -319,7 +320,8 @@ impl Line {
         let is_shared = spec.is_shared && era == Era::Legacy;
         let hello = if is_shared { hello.map(without_what_is_for_all) } else { hello };
         let time_limit = spec.time_limit;
-        let inner = Inner { way, era, hello, time_limit, is_shared, origin, limits };
+        let opened = Instant::now();
+        let inner = Inner { way, era, hello, time_limit, is_shared, origin, limits, opened };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -351,7 +353,8 @@ impl Line {
         };
         let (way, time_limit) = (Way::Stdio(stdio), OWN_TIME_LIMIT);
         let (origin, limits) = (Origin::Handback, Limits::in_process());
-        let inner = Inner { way, era, hello, time_limit, is_shared: false, origin, limits };
+        let (is_shared, opened) = (false, Instant::now());
+        let inner = Inner { way, era, hello, time_limit, is_shared, origin, limits, opened };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -365,7 +368,8 @@ impl Line {
         let (way, time_limit) = (Way::Stdio(stdio), OWN_TIME_LIMIT);
         let (origin, limits) = (Origin::Upstream, Limits::in_process());
         let hello = None;
-        let inner = Inner { way, era, hello, time_limit, is_shared: false, origin, limits };
+        let (is_shared, opened) = (false, Instant::now());
+        let inner = Inner { way, era, hello, time_limit, is_shared, origin, limits, opened };
         Self { inner: Arc::new(inner) }
     }
 
@@ -449,6 +453,11 @@ impl Line {
             Way::Stdio(stdio) => stdio.is_closing(),
             Way::Http(http) => http.is_closing(),
         }
+    }
+
+    /// The time at which the line came about.
+    pub(crate) fn opened(&self) -> Instant {
+        self.inner.opened
     }
 
     /// The number of clones of the line.

@@ -297,6 +297,26 @@ fn wound_a8_a_denied_name_is_looked_for_like_one_that_nobody_has() {
 }
 
 #[test]
+fn wound_b2_a_server_that_came_up_when_nobody_waited_is_called_at_once() {
+    let world = Starting::new();
+    world.close_gate();
+    let mut client = before_two(&world, "");
+    // The other one is listed after ten seconds.
+    let listed = client.ask("tools/list", json!({}));
+    assert!(!listed.to_string().contains("slow"), "{listed}");
+    world.open_gate();
+    let started = std::time::Instant::now();
+    while world.recorded("got server/discover").len() < 2 {
+        assert!(started.elapsed() < Duration::from_secs(30));
+        client.call("greet", &json!({}));
+    }
+    client.call("greet", &json!({}));
+    let result = client.call("slow__late", &json!({}));
+    assert!(text(&result).starts_with("late in "), "{result}");
+    assert_eq!(world.recorded("start").len(), 2);
+}
+
+#[test]
 fn wound_b2_a_call_waits_for_one_of_several_servers_that_is_starting() {
     let world = Starting::new();
     world.close_gate();
