@@ -142,6 +142,15 @@ pub(crate) async fn make_room(gateway: &Gateway, caller: &Caller, part: Exhauste
     tokio::time::timeout(PROGRAM_END_TIME, freed).await.is_ok()
 }
 
+/// The reason why an upstream is not there for a client, with the cause of its last start if that failed.
+pub(crate) fn cause_of(gateway: &Gateway, talk: &Talk, which: usize) -> LineError {
+    let cause = match &talk.session {
+        Some(session) => session.cause(which),
+        None => gateway.0.modern.get(which).and_then(Slot::cause),
+    };
+    cause.unwrap_or_else(|| LineError::Unreachable(String::new()))
+}
+
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gateway").field("upstreams", &self.0.upstreams).finish_non_exhaustive()

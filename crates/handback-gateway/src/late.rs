@@ -102,7 +102,7 @@ impl Gateway {
         let key = self.late_key(talk, which, kind);
         let late = self.late(talk, which);
         let (mut was_late, mut is_to_ask) = late.was(&key);
-        if was_late && self.came_up_late(talk, which).await {
+        if was_late && started_since(self, talk, which).await {
             (was_late, is_to_ask) = (false, false);
         }
         if is_to_ask {
@@ -117,17 +117,6 @@ impl Gateway {
             None => late.did_not_answer(key),
         }
         answered
-    }
-
-    /// Forgets the questions that a starting upstream did not answer, if its line came about after them.
-    /// Returns whether there was one. A line that is not there is not waited for.
-    pub(crate) async fn came_up_late(&self, talk: &Talk, which: usize) -> bool {
-        let mut line = std::pin::pin!(self.line(talk, which));
-        let Poll::Ready(Ok(line)) = futures_util::poll!(&mut line) else { return false };
-        let session = talk.session.as_ref().map(|session| &session.catalogs.late);
-        let all = [Some(&self.common_catalogs().late), session];
-        let forgot = all.map(|late| late.is_some_and(|it| it.forget_before(which, line.opened())));
-        forgot.contains(&true)
     }
 
     /// Asks an upstream for something that it has, and notes whether it answers.
@@ -181,6 +170,17 @@ impl Gateway {
             late.did_not_answer(key);
         }
     }
+}
+
+/// Forgets the questions that a starting upstream did not answer, if its line came about after them.
+/// Returns whether there was one. A line that is not there is not waited for.
+pub(crate) async fn started_since(gateway: &Gateway, talk: &Talk, which: usize) -> bool {
+    let mut line = std::pin::pin!(gateway.line(talk, which));
+    let Poll::Ready(Ok(line)) = futures_util::poll!(&mut line) else { return false };
+    let session = talk.session.as_ref().map(|session| &session.catalogs.late);
+    let all = [Some(&gateway.common_catalogs().late), session];
+    let forgot = all.map(|late| late.is_some_and(|it| it.forget_before(which, line.opened())));
+    forgot.contains(&true)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::catalog::{Catalog, ITEMS_MAX, member};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, cause_of};
 use crate::hop::ListPlace;
 use crate::naming::{self, Named};
 use crate::talk::{Question, Talk};
@@ -182,7 +182,8 @@ impl Gateway {
             // alone is nothing to this one.
             Answer::Error(_) | Answer::Result(_) if self.own() > 1 && place.cursor.is_none() => {
                 let catalog = self.catalog(talk).await;
-                page_of(talk.era, list, catalog.listed_for_all(place.which, list))
+                let page = page_of(talk.era, list, catalog.listed_for_all(place.which, list));
+                with_cause(self, talk, place.which, page)
             }
             Answer::Result(_) => return refused(&UNREADABLE),
             other @ Answer::Error(_) => return other,
@@ -405,6 +406,20 @@ fn page_of(era: Era, list: List, items: &[Bytes]) -> Bytes {
     };
     format!(r#"{{"{}":[{}]{kind}}}"#, list.items(), items.join(",")).into()
 }
+
+/// A page of an upstream that is not there, with the reason in its `_meta`. Where callers may use different
+/// things, some of them may not know of the upstream.
+fn with_cause(gateway: &Gateway, talk: &Talk, which: usize, page: Bytes) -> Bytes {
+    let is_for_all = gateway.pipeline().registry().is_same_for_all();
+    let Some(members) = page.strip_suffix(b"}").filter(|_| is_for_all) else { return page };
+    let upstream = gateway.name_of(which);
+    let (message, _) = words::unanswered_words(upstream, &cause_of(gateway, talk, which));
+    let meta = json!({UNAVAILABLE_META: [{"upstream": upstream, "message": message}]});
+    [members, br#","_meta":"#, meta.to_string().as_bytes(), b"}"].concat().into()
+}
+
+/// The member of `_meta` of a page with the upstreams whose part of the list is missing or old.
+const UNAVAILABLE_META: &str = "dev.handback/unavailable";
 
 /// True if every upstream, but for one that said so already, answers a request with -32601. One that
 /// cannot be reached now may support the method.

@@ -14,14 +14,15 @@ use handback_wire::bound::HELD_URI;
 use serde_json::{Value, json};
 
 use crate::catalog::{Catalog, OWN, Tool};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, cause_of};
 use crate::held_links::is_held_here;
+use crate::late::started_since;
 use crate::lists::{List, fault_of};
 use crate::naming::{ALTERNATIVES_MAX, ambiguity};
 use crate::options::ToolNames;
 use crate::talk::Talk;
 use crate::upstream::{Answer, LineError};
-use crate::words::{self, INVALID_PARAMS};
+use crate::words::{self, INTERNAL_ERROR, INVALID_PARAMS};
 
 /// Progress of a call whose tool may be that of a server that has not listed its tools yet.
 pub(crate) const WAITS: &str = "waiting for servers to start and to list what they have";
@@ -211,15 +212,14 @@ impl Gateway {
         if let Some(answer) = ambiguous(self, talk, operation, name).await {
             return answer;
         }
-        let Some(which) = self.unlisted(talk, operation).await else {
+        let away = away(self, talk, operation, name).await;
+        let Some((sentence, reason)) = words::away(&away) else {
             return words::refusal(talk.era, &Refusal::NotFound);
         };
-        let why = LineError::Unreachable(String::new());
-        if operation != Operation::Call {
-            return words::unanswered(self.name_of(which), &why);
+        match operation {
+            Operation::Call => words::tool_error(talk.era, &sentence, reason),
+            _ => words::refused(INTERNAL_ERROR, &sentence, Some(json!({"reason": reason}))),
         }
-        let (message, reason) = words::unanswered_words(self.name_of(which), &why);
-        words::tool_error(talk.era, &message, reason)
     }
 
     /// The first upstream that has never said what it has of this.
@@ -228,6 +228,35 @@ impl Gateway {
         let catalog = self.catalog(talk).await;
         lists.iter().find_map(|list| catalog.unlisted(*list))
     }
+}
+
+/// The upstreams that may have a name and have never said what they have: the one that the name begins
+/// like, or all. Each comes with the reason why it is not there. Where callers may use different things,
+/// the first one has to do, without a reason: both would tell what is denied from what nobody has.
+async fn away<'a>(
+    gateway: &'a Gateway,
+    talk: &Talk,
+    operation: Operation,
+    name: &str,
+) -> Vec<(&'a str, LineError)> {
+    let catalog = gateway.catalog(talk).await;
+    let unlisted = |which: &usize| {
+        lists_of(operation).iter().any(|list| catalog.all_unlisted(*list).any(|it| it == *which))
+    };
+    let mut all: Vec<usize> = (0..gateway.own()).filter(unlisted).collect();
+    if !gateway.pipeline().registry().is_same_for_all() {
+        let first = all.first().map(|which| gateway.name_of(*which));
+        return first
+            .map(|name| (name, LineError::Unreachable(String::new())))
+            .into_iter()
+            .collect();
+    }
+    let begins = |which: &usize| is_relayed_name(gateway.name_of(*which), name);
+    if all.iter().any(begins) {
+        all.retain(begins);
+    }
+    let reason = |which| (gateway.name_of(which), cause_of(gateway, talk, which));
+    all.into_iter().map(reason).collect()
 }
 
 const fn lists_of(operation: Operation) -> &'static [List] {
@@ -429,7 +458,7 @@ async fn came_up(gateway: &Gateway, talk: &Talk, unlisted: Vec<usize>) -> bool {
         let mut line = std::pin::pin!(gateway.line(talk, which));
         // One that is there, and only says nothing, is not starting.
         if futures_util::poll!(&mut line).is_ready() {
-            return gateway.came_up_late(talk, which).await;
+            return started_since(gateway, talk, which).await;
         }
         if line.await.is_err() {
             late.unstarted().insert(which);

@@ -317,6 +317,11 @@ impl Session {
         }
     }
 
+    /// The cause of the last start of an upstream for this session, if it failed.
+    pub(crate) fn cause(&self, which: usize) -> Option<LineError> {
+        self.slots.get(which)?.cause()
+    }
+
     /// The line of this number, which may be heard from a moment before it is in its place. Nothing, if
     /// it is gone.
     async fn line_of(&self, which: usize, number: u64) -> Option<Line> {

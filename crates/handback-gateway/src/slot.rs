@@ -286,6 +286,13 @@ impl Slot {
         matches!(&self.source, Source::Upstream(spec, ..) if spec.is_program())
     }
 
+    /// The cause of the last start, if it failed and no line has come about since.
+    pub(crate) fn cause(&self) -> Option<LineError> {
+        // Held while the upstream is started.
+        let failed = self.failed.try_lock().ok()?;
+        failed.last.as_ref().map(|(_, why)| why.clone())
+    }
+
     /// Whether the line is for several callers.
     pub(crate) const fn is_shared(&self) -> bool {
         self.account.is_none()

@@ -174,6 +174,35 @@ pub(crate) fn unanswered(upstream: &str, why: &LineError) -> Answer {
     refused(INTERNAL_ERROR, &message, Some(json!({"reason": reason})))
 }
 
+/// Upstreams whose causes a refusal has at most, and the characters of each.
+const AWAY_MAX: usize = 4;
+const AWAY_CHARS_MAX: usize = 300;
+
+/// The refusal of a name that only an upstream can have which is not there, in words and in one. None if
+/// no upstream is away.
+pub(crate) fn away(upstreams: &[(&str, LineError)]) -> Option<(String, &'static str)> {
+    let ((first, why), others) = upstreams.split_first()?;
+    let (sentence, reason) = unanswered_words(first, why);
+    if others.is_empty() {
+        return Some((sentence, reason));
+    }
+    let sentences = upstreams.iter().take(AWAY_MAX).map(|(upstream, why)| {
+        let (sentence, _) = unanswered_words(upstream, why);
+        match sentence.char_indices().nth(AWAY_CHARS_MAX) {
+            Some((end, _)) => format!("{}…", sentence.get(..end).unwrap_or_default()),
+            None => sentence,
+        }
+    });
+    let sentences: Vec<_> = sentences.collect();
+    let more = upstreams.len().saturating_sub(AWAY_MAX);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let list = sentences.join("; ");
+    Some((
+        format!("no server that is there has it, and others are not: {list}{more}"),
+        "unreachable",
+    ))
+}
+
 /// Why an upstream did not answer, in words and in one.
 pub(crate) fn unanswered_words(upstream: &str, why: &LineError) -> (String, &'static str) {
     match why {

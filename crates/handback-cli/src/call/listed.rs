@@ -16,14 +16,21 @@ use crate::text;
 #[derive(Serialize)]
 struct Listed<'a> {
     tools: Vec<&'a RawValue>,
+    /// Sentences about upstreams that are not there.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    unavailable: &'a [String],
     #[serde(skip)]
     infos: &'a [ToolInfo],
 }
 
 pub(super) async fn list(tools: &Tools, output: Output) -> Result<Exit, Failure> {
-    let infos = tools.list().await.map_err(unlisted)?;
+    let listed = tools.list_all().await.map_err(unlisted)?;
+    for sentence in &listed.unavailable {
+        output.note("warning", &text::one_line(sentence));
+    }
+    let infos = listed.tools;
     let tools = infos.iter().map(|info| &*info.text).collect();
-    output.answer(&Listed { tools, infos: &infos })?;
+    output.answer(&Listed { tools, unavailable: &listed.unavailable, infos: &infos })?;
     Ok(Exit::OK)
 }
 

@@ -174,11 +174,15 @@ impl fmt::Display for Report {
                  folder lost in the store. Revocations and redeemed tokens may be lost: revoke what \
                  was handed out before."
             ),
-            (false, _) => write!(
-                f,
-                "The store is damaged. Restore a backup, or go on with what is there: \
-                 handback store check --accept-loss"
-            ),
+            (false, _) => {
+                let data = Path::new(store).parent().unwrap_or_else(|| Path::new("."));
+                let data = text::shell_word(&data.to_string_lossy());
+                write!(
+                    f,
+                    "The store is damaged. Restore a backup, or go on with what is there: \
+                     handback store check --data {data} --accept-loss"
+                )
+            }
         }
     }
 }

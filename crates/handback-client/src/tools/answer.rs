@@ -105,6 +105,16 @@ pub enum Event {
     },
 }
 
+/// The tools that a server lists.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ToolList {
+    /// The tools, by name.
+    pub tools: Vec<ToolInfo>,
+    /// Sentences about upstreams of a gateway that are not there, so that their tools may be missing.
+    pub unavailable: Vec<String>,
+}
+
 /// A tool, as a server describes it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

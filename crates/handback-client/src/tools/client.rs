@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::{Answer, Event, ToolInfo};
+use super::answer::{Answer, Event, ToolInfo, ToolList};
 use super::call::Call;
 use super::endpoint::{Endpoint, Kind};
 use super::error::{Refused, ToolsError};
@@ -184,16 +184,26 @@ impl Tools {
     ///
     /// [`ToolsError`] if there is no answer, or there are more than [`MAX_LISTED`].
     pub async fn list(&self) -> Result<Vec<ToolInfo>, ToolsError> {
+        Ok(self.list_all().await?.tools)
+    }
+
+    /// The same, with the upstreams of a gateway that are not there.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub async fn list_all(&self) -> Result<ToolList, ToolsError> {
         let limits = self.limits();
+        let whole = |tools| ToolList { tools, ..ToolList::default() };
         let listed = self.in_time(async {
             match &self.way {
-                Way::Http(tools) => tools.list(&limits).await,
+                Way::Http(tools) => tools.list(&limits).await.map(whole),
                 Way::Mcp(tools) => tools.list(&limits).await,
-                Way::Socket(tools) => tools.list().await,
+                Way::Socket(tools) => tools.list().await.map(whole),
             }
         });
         let mut all = listed.await?;
-        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all.tools.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
     }
 
@@ -210,7 +220,7 @@ impl Tools {
                 Way::Socket(tools) => tools.describe(tool).await,
                 // The protocol has lists only.
                 Way::Mcp(tools) => {
-                    let mut all = tools.list(&limits).await?.into_iter();
+                    let mut all = tools.list(&limits).await?.tools.into_iter();
                     let found = all.find(|info| info.name == tool);
                     found.ok_or_else(|| Refused::new("not_found", "there is no such tool").into())
                 }

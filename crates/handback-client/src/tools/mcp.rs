@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::answer::{Answer, Asks, Event, Failed, Given, Question, ToolInfo};
+use super::answer::{Answer, Asks, Event, Failed, Given, Question, ToolInfo, ToolList};
 use super::call::{Call, Continuation};
 use super::client::{MAX_LISTED, Try};
 use super::error::{Refused, ToolsError};
@@ -27,6 +27,12 @@ const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 
 const KEY_META: &str = "dev.handback/idempotency-key";
+
+/// The member of `_meta` of a list with the upstreams that are not there.
+const UNAVAILABLE_META: &str = "dev.handback/unavailable";
+
+/// Upstreams of one page that are looked at: a gateway has 64.
+const MAX_UNAVAILABLE: usize = 64;
 const NEXT_CURSOR_META: &str = "dev.handback/nextCursor";
 const REPLAYED_META: &str = "dev.handback/replayed";
 const REASON_META: &str = "dev.handback/reason";
@@ -106,6 +112,8 @@ struct ToolResult {
 struct ListResult {
     tools: Vec<Box<RawValue>>,
     next_cursor: Option<String>,
+    #[serde(rename = "_meta", default)]
+    meta: Map<String, Value>,
 }
 
 impl McpTools {
@@ -125,16 +133,19 @@ impl McpTools {
         answered(serde_json::from_str(result.get()).map_err(|_| NO_RESULT)?)
     }
 
-    pub(super) async fn list(&self, limits: &Try<'_>) -> Result<Vec<ToolInfo>, ToolsError> {
-        let (mut all, mut cursor) = (Vec::new(), None::<String>);
-        while all.len() <= MAX_LISTED {
+    pub(super) async fn list(&self, limits: &Try<'_>) -> Result<ToolList, ToolsError> {
+        let (mut all, mut cursor) = (ToolList::default(), None::<String>);
+        while all.tools.len() <= MAX_LISTED {
             let params = Params { cursor: cursor.as_deref(), ..Params::default() };
             let result = self.ask("tools/list", params, limits).await?;
             let page: ListResult = serde_json::from_str(result.get())
                 .map_err(|_| ToolsError::Misbehaved("this is no list of tools"))?;
             for text in page.tools {
-                all.push(info(text)?);
+                all.tools.push(info(text)?);
             }
+            let away = page.meta.get(UNAVAILABLE_META).and_then(Value::as_array);
+            let messages = away.into_iter().flatten().filter_map(|it| it.get("message")?.as_str());
+            all.unavailable.extend(messages.take(MAX_UNAVAILABLE).map(str::to_owned));
             cursor = page.next_cursor;
             if cursor.is_none() {
                 return Ok(all);

@@ -33,7 +33,7 @@ mod server_events;
 mod socket;
 mod walk;
 
-pub use answer::{Answer, Asks, Event, Failed, Given, Question, ToolInfo};
+pub use answer::{Answer, Asks, Event, Failed, Given, Question, ToolInfo, ToolList};
 pub use call::{Arguments, BadArguments, Call, MAX_ARGUMENTS_BYTES};
 pub use client::{DEFAULT_RESPONSE_BYTES, DEFAULT_TIMEOUT, MAX_LISTED, Tools};
 pub use endpoint::{BadEndpoint, Endpoint};

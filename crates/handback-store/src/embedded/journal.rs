@@ -158,6 +158,11 @@ impl Surveyor<'_> {
                      they end with number {there} at byte {}",
                     scan.end
                 );
+            } else if let Some(what) = what.as_mut().filter(|_| !is_incomplete && known.last > 0) {
+                let last = known.last;
+                *what += &format!(
+                    "; all writes up to number {last}, the last one acknowledged in it, are there"
+                );
             }
         }
         if let Some(what) = what {

@@ -171,6 +171,32 @@ fn wound_b3_stderr_is_logged_under_the_name_of_its_server_without_secrets() {
 }
 
 #[test]
+fn wound_b3_each_of_several_servers_has_its_own_cause() {
+    let world = Starting::patient();
+    let [quick, exits] = ["both", "both ends:3"].map(|words| quoted(&world.words(words)));
+    let config = format!(
+        "[upstreams.absent]\ncommand = [\"no-such-command\"]\n[upstreams.exits]\ncommand = {exits}\n\
+         [upstreams.quick]\ncommand = {quick}\n"
+    );
+    let (server, _) = serving(&world.sandbox, &config);
+    let ran = listed(&world.sandbox, &server).expect_code(0);
+    assert!(ran.stdout.contains("greet"), "{ran:?}");
+    let url = format!("http://{}/mcp", server.address);
+    let words = ["call", "--list", "--output", "json", "--url", &url];
+    let json = world.sandbox.run_words(&words).expect_code(0);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let call = |name: &str| world.sandbox.run_words(&["call", name, "--url", &url]).stderr;
+    for told in [ran.stderr, json["unavailable"].to_string(), call("nonsense")] {
+        for wanted in ["`absent`", "no such command", "`exits`", "exit status: 3"] {
+            assert!(told.contains(wanted), "{wanted}: {told}");
+        }
+    }
+    let told = call("exits__greet");
+    assert!(told.contains("exit status: 3") && !told.contains("absent"), "{told}");
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
 fn wound_b3_lines_of_stderr_are_bounded_in_rate() {
     let world = Starting::patient();
     let command = quoted(&world.words("both mutters:100000"));
