@@ -191,6 +191,8 @@ fn wound_a6_older_journals_are_proved_as_well() {
     let mut journals: Vec<u64> = story::walk(&directory.path().join("fjall"))
         .iter()
         .filter(|path| path.extension().is_some_and(|extension| extension == "jnl"))
+        // The engine may have begun one after the last write: nothing proves that, nor is it missed.
+        .filter(|path| !story::read_up_to_zeros(path).is_empty())
         .map(|path| path.file_stem().unwrap().to_str().unwrap().parse().unwrap())
         .collect();
     journals.sort_unstable();
