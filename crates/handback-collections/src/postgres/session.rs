@@ -32,6 +32,10 @@ use super::settings::PostgresSettings;
 /// is no end to them; those of one walk are a handful.
 const STATEMENTS_MAX: usize = 128;
 
+/// The name of the statement that tells the settings of a connection. A function that replaces the
+/// statement changes nothing but the comparison: the settings were rolled back by then.
+const CHECK: &str = "handback_settings";
+
 /// The statements around each read of a source, and the settings that its connections have.
 #[derive(Debug)]
 pub(super) struct Transactions {
@@ -45,9 +49,15 @@ pub(super) struct Transactions {
 impl Transactions {
     pub(super) fn new(settings: &PostgresSettings) -> Self {
         let limits = settings.limits_of_transaction();
-        let begin = format!("START TRANSACTION READ ONLY; {limits}");
-        let end = format!("ROLLBACK; {}", PostgresSettings::query_of_settings());
+        // A lock is waited for within the time of the statement, and a page leaves no transaction idle.
+        let begin = format!("START TRANSACTION READ ONLY; {}", settings.limit_of_statement());
+        let end = format!("ROLLBACK; EXECUTE {CHECK}");
         Self { begin, limits, end, settings: OnceLock::new() }
+    }
+
+    /// Statements for a new connection: the comparison of settings is planned once.
+    pub(super) fn prepare() -> String {
+        format!("PREPARE {CHECK} AS {}", PostgresSettings::query_of_settings())
     }
 
     /// True if a connection has the settings that the first connection of the source had.
@@ -77,10 +87,11 @@ impl Session {
         &self,
         work: &impl AsyncFn(&Self) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let begin = self.client.batch_execute(&self.transactions.begin);
-        let (begun, result) = join(begin, work(self)).await;
+        // Nobody waits for the response. If one of these failed, the next statement fails: a transaction
+        // that is aborted takes none.
+        drop(self.client.simple_query_raw(&self.transactions.begin).await?);
+        let result = work(self).await;
         self.end().await;
-        begun?;
         result
     }
 

@@ -79,7 +79,13 @@ impl PostgresSettings {
         format!("{} {}", limits.join(" "), constants.join(" "))
     }
 
-    /// Statements that set the time limits for one transaction.
+    /// The statement that sets the time of a statement for one transaction.
+    pub(super) fn limit_of_statement(&self) -> String {
+        let [(name, limit), ..] = self.time_limits();
+        format!("SET LOCAL {name} = {limit}")
+    }
+
+    /// Statements that set all time limits for one transaction.
     pub(super) fn limits_of_transaction(&self) -> String {
         let limits = self.time_limits();
         limits.map(|(name, limit)| format!("SET LOCAL {name} = {limit}")).join("; ")

@@ -4,7 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime,
+    Timeouts,
+};
 use handback_page::CollectionError;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_postgres::config::{ChannelBinding, SslMode, SslNegotiation};
@@ -84,6 +87,11 @@ impl PostgresSource {
         let pool = Pool::builder(manager)
             .max_size(connections_max)
             .timeouts(timeouts)
+            .post_create(Hook::async_fn(|client: &mut ClientWrapper, _| {
+                Box::pin(async {
+                    client.batch_execute(&Transactions::prepare()).await.map_err(HookError::Backend)
+                })
+            }))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|_| PostgresError::UnfitRuntime)?;

@@ -65,7 +65,8 @@ fn a_key_that_goes_is_noticed() {
 
 #[test]
 fn a_connection_that_was_ended_is_replaced() {
-    let Some(db) = Db::new(NUMBERS) else { return };
+    let settings = PostgresSettings::default().connections_max(1);
+    let Some(db) = Db::with_settings(NUMBERS, &settings) else { return };
     let t = db.open("t");
     let all = query(&t, &json!({}), &[]);
     let mut after = None;
